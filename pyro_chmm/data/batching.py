@@ -1,0 +1,139 @@
+"""Corpus and vectors become packed batches: documents end to end, never padded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyro_chmm.data.labels import ABSTAIN, O
+from pyro_chmm.errors import DataError
+
+if TYPE_CHECKING:
+    from pyro_chmm.data.corpus import Corpus
+    from pyro_chmm.data.encoder import Vectors
+
+
+@dataclass(frozen=True, eq=False)
+class PackedBatch:
+    """Some documents, packed. B documents, N tokens in all, K LFs.
+
+    :ivar documents: ``(B,)`` positions in the corpus.
+    :ivar offsets: ``(B+1,)`` int64; document m has tokens ``offsets[m]:offsets[m+1]``.
+    :ivar document_vectors: ``(B, width)``.
+    :ivar token_vectors: ``(N, width)``.
+    :ivar weak_labels: ``(N, K)`` int64 label ids, -1 where the LF abstained.
+    :ivar weight: ``(N, K)``, what each observation counts in the evidence; 0 where the LF abstained.
+    """
+
+    documents: Tensor
+    offsets: Tensor
+    document_vectors: Tensor
+    token_vectors: Tensor
+    weak_labels: Tensor
+    weight: Tensor
+
+    @property
+    def num_documents(self) -> int:
+        """B."""
+        return self.offsets.shape[0] - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        """``(B,)`` tokens in each document."""
+        return self.offsets.diff()
+
+    @property
+    def document_index(self) -> Tensor:
+        """``(N,)`` the document (0 to B-1) of each token."""
+        return torch.repeat_interleave(torch.arange(self.num_documents, device=self.offsets.device), self.lengths)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> PackedBatch:
+        """The batch on another device, its vectors and weights in another precision."""
+        return PackedBatch(
+            self.documents.to(device),
+            self.offsets.to(device),
+            self.document_vectors.to(device, dtype),
+            self.token_vectors.to(device, dtype),
+            self.weak_labels.to(device),
+            self.weight.to(device, dtype),
+        )
+
+
+def observation_weights(
+    weak_labels: NDArray[np.int16], contested: float, silent: float
+) -> NDArray[np.float32]:
+    """What each observation counts: this is what the O of an LF means.
+
+    :param weak_labels: ``(N, K)``.
+    :param contested: weight of an O at a token where another LF fires; 1 is plain evidence, 0 no observation.
+    :param silent: weight of an O at a token where no LF fires.
+    :returns: ``(N, K)``; 1 for an entity label, 0 for an abstention.
+    """
+    fires = (weak_labels > O).any(axis=1, keepdims=True)
+    o_weight = np.where(fires, np.float32(contested), np.float32(silent))
+    return np.where(weak_labels == O, o_weight, (weak_labels != ABSTAIN).astype(np.float32))
+
+
+class PackedCorpus:
+    """A corpus with its vectors, ready to be cut into packed batches.
+
+    :param contested: see :func:`observation_weights`.
+    :param silent: see :func:`observation_weights`.
+    :raises DataError: where vectors and corpus differ in size.
+    """
+
+    def __init__(self, corpus: Corpus, vectors: Vectors, contested: float = 0.0, silent: float = 1.0) -> None:
+        if vectors.tokens.shape[0] != corpus.num_tokens or vectors.documents.shape[0] != corpus.num_documents:
+            raise DataError(
+                f"The vectors are of {vectors.documents.shape[0]} documents and {vectors.tokens.shape[0]} tokens, the corpus has "
+                f"{corpus.num_documents} and {corpus.num_tokens}; encode this corpus."
+            )
+        self.corpus, self.vectors = corpus, vectors
+        self.weight = observation_weights(corpus.weak_labels, contested, silent)
+
+    def batch(self, documents: NDArray[np.int64]) -> PackedBatch:
+        """The packed batch of some documents, in the order given."""
+        offsets = self.corpus.offsets
+        starts, lengths = offsets[documents], offsets[documents + 1] - offsets[documents]
+        packed = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        # position in the corpus of every packed token
+        rows = np.repeat(starts - packed[:-1], lengths) + np.arange(packed[-1])
+        whole = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(documents) == 1).all())
+        index: slice | NDArray[np.int64] = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
+        tokens = np.asarray(self.vectors.tokens[index])
+        return PackedBatch(
+            torch.from_numpy(documents),
+            torch.from_numpy(packed),
+            _float32(np.asarray(self.vectors.documents[documents])),
+            _float32(tokens),
+            torch.from_numpy(self.corpus.weak_labels[index].astype(np.int64)),
+            torch.from_numpy(self.weight[index].copy()),
+        )
+
+    def shuffled(self, batch_size: int, generator: torch.Generator) -> Iterator[PackedBatch]:
+        """Batches of ``batch_size`` documents in random order; every document once, empty ones left out."""
+        occupied = np.flatnonzero(np.diff(self.corpus.offsets) > 0)
+        order = occupied[torch.randperm(len(occupied), generator=generator).numpy()]
+        for start in range(0, len(order), batch_size):
+            # ascending inside a batch: vectors are read from disk in order
+            yield self.batch(np.sort(order[start : start + batch_size]))
+
+    def in_order(self, max_tokens: int = 65_536) -> Iterator[PackedBatch]:
+        """Batches of consecutive documents, of at most ``max_tokens`` tokens unless one document is longer."""
+        offsets, first = self.corpus.offsets, 0
+        while first < self.corpus.num_documents:
+            last = int(np.searchsorted(offsets, offsets[first] + max_tokens, side="right")) - 1
+            last = min(max(last, first + 1), self.corpus.num_documents)
+            yield self.batch(np.arange(first, last, dtype=np.int64))
+            first = last
+
+
+def _float32(vectors: NDArray[np.float16]) -> Tensor:
+    # torch converts on all threads, numpy on one; the copy makes a read-only memory map writable
+    return torch.from_numpy(np.array(vectors)).float()

@@ -1,0 +1,306 @@
+"""Sparse-CHMM as an estimator: the class that users import."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pyro_chmm import chain
+from pyro_chmm.data.batching import PackedBatch, PackedCorpus
+from pyro_chmm.data.corpus import Corpus
+from pyro_chmm.data.encoder import EncoderSettings, encode, resolve_encoder
+from pyro_chmm.data.labels import ABSTAIN, LabelSet
+from pyro_chmm.data.scoring import score
+from pyro_chmm.errors import ConfigError, DataError
+from pyro_chmm.label_models import model_files
+from pyro_chmm.label_models.base import LabelModel
+from pyro_chmm.label_models.majority_vote import MajorityVote
+from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.config import SparseCHMMConfig
+from pyro_chmm.model.networks import Networks
+from pyro_chmm.model.priors import AnyPrior, parse_prior
+from pyro_chmm.model.training import EpochRecord, Selection, Trainer
+from pyro_chmm.presets import load_preset
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+_VOTE_LF = "majority-vote"
+
+
+class SparseCHMM(LabelModel):
+    """Sparse conditional hidden Markov model (Li et al., KDD 2022) as a label model.
+
+    >>> corpus = pyro_chmm.load_dataset("demo")
+    >>> model = pyro_chmm.SparseCHMM(encoder="none").fit(corpus.train, valid=corpus.valid)
+    >>> labels = model.predict(corpus.test)
+
+    :param preset: starting values of the hyper-parameters: ``default``, or Table 11's ``paper-laptop`` and so on.
+    :param emission_prior: ``"amortized"``, ``"NAME:STRENGTH"``, a prior of :mod:`pyro_chmm.model.priors`, or a callable from document
+        vectors ``(B, width)`` to a Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``.
+    :param device: where to train and predict, e.g. ``"cpu"`` or ``"cuda"``.
+    :param cache_dir: where encoded vectors are kept (default: the user's cache folder).
+    :param hyperparameters: any field of :class:`SparseCHMMConfig`.
+    :raises ConfigError: on an unknown hyper-parameter or a value that makes no sense.
+
+    After :meth:`fit`: ``history_`` (a record an epoch), ``stages_``, ``best_stage_``, ``seconds_per_epoch_`` by stage.
+    """
+
+    def __init__(
+        self,
+        *,
+        preset: str = "default",
+        emission_prior: str | AnyPrior | None = None,
+        device: str = "cpu",
+        cache_dir: str | Path | None = None,
+        **hyperparameters: Any,
+    ) -> None:
+        values = {**load_preset(preset), **{name: v for name, v in hyperparameters.items() if v is not None}}
+        if isinstance(emission_prior, str):
+            values["emission_prior"] = emission_prior
+        self.config = SparseCHMMConfig.from_dict(values)
+        self.prior: AnyPrior = parse_prior(self.config.emission_prior)
+        if emission_prior is not None and not isinstance(emission_prior, str):
+            self.prior = emission_prior
+            self.config = replace(self.config, emission_prior=getattr(emission_prior, "spec", "amortized"))
+        self.device, self.cache_dir = device, cache_dir
+        self.history_: list[EpochRecord] = []
+        self._trainer: Trainer | None = None
+        self._conditionals: Conditionals | None = None
+        self.label_set: LabelSet | None = None
+        self.lf_names: tuple[str, ...] = ()
+
+    # fitting
+
+    def fit(self, train: Corpus, valid: Corpus | None = None) -> Self:
+        """Learn from weak labels alone; ``valid`` chooses epochs.
+
+        :param valid: scored after every epoch, by F1 on its gold labels or by the evidence of its weak labels (``select``). Without
+            it, the evidence of the training documents decides.
+        :raises DataError: where the two differ in LFs or labels, or train has no token.
+        :raises ConfigError: where F1 is asked for and ``valid`` has no gold labels.
+        :raises TrainingError: where training cannot go on.
+        """
+        self._check_input(train, valid)
+        self.label_set, self.lf_names = train.label_set, train.lf_names
+        encoder = resolve_encoder(self.config.encoder)
+        self.config = replace(self.config, encoder=encoder)
+        packed = self._pack(train, training=True)
+        packed_valid = None if valid is None else self._pack(valid, training=False)
+        self._conditionals = self._build(packed).to(self.device)
+        vote = MajorityVote().predict_ids(train)
+        extra = None if valid is None or packed_valid is None else self._pack(valid, training=True)
+        trainer = Trainer(
+            self._conditionals, self.prior, packed, extra, vote, lambda: self._selection(packed_valid or packed)
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            self._trainer, self.history_ = trainer, trainer.history
+            self.best_stage_ = trainer.run()
+        self.stages_ = tuple(sorted(trainer.stage_weights))
+        self.seconds_per_epoch_ = {
+            str(stage): float(np.mean([record.seconds for record in self.history_ if record.stage == stage] or [0.0]))
+            for stage in self.stages_
+        }
+        return self
+
+    def use_stage(self, stage: int) -> Self:
+        """Put the weights after a stage in place; only after :meth:`fit`, since a saved model holds the best stage alone."""
+        if self._trainer is None or stage not in self._trainer.stage_weights:
+            known = "none" if self._trainer is None else ", ".join(map(str, self.stages_))
+            raise ConfigError(f"Stage {stage} is not at hand; stages trained in this process: {known}.")
+        self._trainer.restore(stage)
+        return self
+
+    def _check_input(self, train: Corpus, valid: Corpus | None) -> None:
+        if train.num_tokens == 0 or train.num_lfs == 0:
+            raise DataError(
+                f"The training corpus has {train.num_tokens} tokens and {train.num_lfs} labeling functions; training needs at least "
+                "one of each."
+            )
+        if valid is None:
+            return
+        if valid.lf_names != train.lf_names or valid.label_set != train.label_set:
+            raise DataError("The training and validation corpora differ in labeling functions or entity types.")
+        if self.config.select == "valid-f1" and valid.gold is None:
+            raise ConfigError(
+                "select is valid-f1, but the validation corpus has no gold labels; use --select evidence (select='evidence')."
+            )
+
+    def _build(self, packed: PackedCorpus) -> Conditionals:
+        label_set = packed.corpus.label_set
+        networks = Networks(
+            packed.vectors.tokens.shape[1],
+            packed.vectors.documents.shape[1],
+            packed.corpus.num_lfs,
+            len(label_set),
+            self.config.reliability_level == "entity",
+        )
+        return Conditionals(networks, self.config, torch.from_numpy(label_set.allowed_transitions.copy()))
+
+    def _pack(self, corpus: Corpus, training: bool) -> PackedCorpus:
+        """A corpus with vectors; the vote joins as one more LF, which abstains outside training."""
+        settings = EncoderSettings(self.config.encoder, self.config.layers, self.config.document_vector)
+        vectors = encode(corpus, settings, cache_dir=self.cache_dir, device=self.device)
+        if self.config.majority_vote_lf:
+            vote = MajorityVote().predict_ids(corpus) if training else np.full(corpus.num_tokens, ABSTAIN, np.int16)
+            weak_labels = np.column_stack([corpus.weak_labels, vote]).astype(np.int16)
+            corpus = replace(corpus, lf_names=(*corpus.lf_names, _VOTE_LF), weak_labels=weak_labels)
+        return PackedCorpus(corpus, vectors, self.config.o_weight_contested, self.config.o_weight_silent)
+
+    @torch.no_grad()
+    def _selection(self, packed: PackedCorpus) -> Selection:
+        """By F1 where gold is there and asked for, else by the evidence a token."""
+        gold = packed.corpus.gold
+        if self.config.select == "valid-f1" and gold is not None:
+            found = score(packed.corpus.label_set, gold, self._decode(packed), packed.corpus.offsets)
+            return Selection(found.f1, {"f1": found.f1, "precision": found.precision, "recall": found.recall})
+        total = 0.0
+        for batch in self._batches(packed):
+            total += float(self._evidence(batch).sum())
+        return Selection(total / max(packed.corpus.num_tokens, 1))
+
+    # prediction
+
+    def predict_ids(self, corpus: Corpus) -> NDArray[np.int16]:
+        """Most probable labels (Viterbi), ``(N,)`` ids; valid BIO unless ``constrained_decoding`` is off."""
+        return self._decode(self._pack(self._matching(corpus), training=False))
+
+    @torch.no_grad()
+    def predict_proba(self, corpus: Corpus) -> list[NDArray[np.float32]]:
+        """Posterior marginals of each document's labels, ``(T, L)`` each; rows sum to 1."""
+        packed = self._pack(self._matching(corpus), training=False)
+        marginals: list[NDArray[np.float32]] = []
+        for batch in self._batches(packed):
+            state = chain.marginals(*self._chain(batch), logits=False, backend=self.config.backend).state
+            state = (state / state.sum(dim=-1, keepdim=True).clamp(min=1e-30)).float().cpu()
+            marginals += [part.numpy() for part in state.split(batch.lengths.tolist())]
+        return marginals
+
+    @torch.no_grad()
+    def reliabilities(self, corpus: Corpus) -> NDArray[np.float64]:
+        """Predicted reliability of each LF on each label, mean over documents: ``(K, L)``."""
+        packed = self._pack(self._matching(corpus), training=False)
+        conditionals = self._fitted()
+        parts = [conditionals.reliability(batch.document_vectors).double().cpu() for batch in self._batches(packed)]
+        return torch.cat(parts).mean(dim=0)[: len(self.lf_names)].numpy()
+
+    @torch.no_grad()
+    def emission(self, corpus: Corpus) -> NDArray[np.float64]:
+        """Mean emission over documents: ``(K, L, L)``."""
+        packed = self._pack(self._matching(corpus), training=False)
+        conditionals = self._fitted()
+        total = sum(
+            conditionals.emission_mean(batch.document_vectors).double().sum(dim=0).cpu()
+            for batch in self._batches(packed)
+        )
+        mean: Tensor = torch.as_tensor(total) / max(corpus.num_documents, 1)
+        return mean[: len(self.lf_names)].numpy()
+
+    def _fitted(self) -> Conditionals:
+        if self._conditionals is None:
+            raise ConfigError("This SparseCHMM has not been fitted; call fit(train) or SparseCHMM.load(directory) first.")
+        return self._conditionals
+
+    def _matching(self, corpus: Corpus) -> Corpus:
+        """The corpus with the LFs the model was fitted with, in their order."""
+        self._fitted()
+        if corpus.label_set != self.label_set:
+            expected = ", ".join(self.label_set.entity_types) if self.label_set else ""
+            raise DataError(
+                f"The corpus has the entity types {', '.join(corpus.label_set.entity_types)}, the model was fitted with {expected}."
+            )
+        missing = [name for name in self.lf_names if name not in corpus.lf_names]
+        if missing:
+            raise DataError(
+                f"The corpus lacks the labeling function {missing[0]!r}; the model was fitted with {', '.join(self.lf_names)}."
+            )
+        return corpus if corpus.lf_names == self.lf_names else corpus.select_lfs(self.lf_names)
+
+    def _batches(self, packed: PackedCorpus) -> Sequence[PackedBatch]:
+        return [batch.to(self.device) for batch in packed.in_order()]
+
+    def _chain(self, batch: PackedBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Initial, transition, log evidence and offsets for decoding, with Dirichlet means for emissions."""
+        conditionals = self._fitted()
+        transition = conditionals.decoding_transitions(batch.token_vectors)
+        emission = conditionals.emission_mean(batch.document_vectors)
+        return (
+            conditionals.initial,
+            transition,
+            conditionals.log_emission_evidence(emission, batch),
+            batch.offsets,
+        )
+
+    def _evidence(self, batch: PackedBatch) -> Tensor:
+        conditionals = self._fitted()
+        emission = conditionals.emission_mean(batch.document_vectors)
+        logits = conditionals.transition_logits(batch.token_vectors)
+        evidence = conditionals.log_emission_evidence(emission, batch)
+        return chain.log_evidence(conditionals.initial, logits, evidence, batch.offsets, backend=self.config.backend)
+
+    @torch.no_grad()
+    def _decode(self, packed: PackedCorpus) -> NDArray[np.int16]:
+        parts = [
+            chain.viterbi(*self._chain(batch), logits=False, backend=self.config.backend).labels.cpu()
+            for batch in self._batches(packed)
+        ]
+        return torch.cat(parts).numpy().astype(np.int16) if parts else np.zeros(0, np.int16)
+
+    # files
+
+    def save(self, directory: str | Path) -> None:
+        """Write ``config.json`` and ``model.safetensors``, each atomically; nothing is pickled.
+
+        :raises ConfigError: before :meth:`fit`.
+        """
+        conditionals = self._fitted()
+        networks = conditionals.networks
+        label_set = self.label_set
+        description = {
+            "class": "SparseCHMM",
+            "hyperparameters": self.config.to_dict(),
+            "entity_types": list(label_set.entity_types) if label_set else [],
+            "lf_names": list(self.lf_names),
+            "token_width": networks.transition.weight.shape[1],
+            "document_width": networks.reliability.weight.shape[1],
+            "stage": conditionals.stage,
+        }
+        model_files.write_model(Path(directory), description, conditionals.state_dict())
+
+    @classmethod
+    def load(cls, directory: str | Path, device: str = "cpu", cache_dir: str | Path | None = None) -> Self:
+        """Read what :meth:`save` wrote, on any device.
+
+        :raises ModelFileError: where the folder is missing, truncated, foreign, or of an unknown format.
+        """
+        description, weights = model_files.read_model(Path(directory), "SparseCHMM")
+        with model_files.well_formed(directory):
+            model = cls(device=device, cache_dir=cache_dir, **description["hyperparameters"])
+            model.label_set = LabelSet(tuple(description["entity_types"]))
+            model.lf_names = tuple(description["lf_names"])
+            lfs = len(model.lf_names) + int(model.config.majority_vote_lf)
+            networks = Networks(
+                description["token_width"],
+                description["document_width"],
+                lfs,
+                len(model.label_set),
+                model.config.reliability_level == "entity",
+            )
+            allowed = torch.from_numpy(model.label_set.allowed_transitions.copy())
+            conditionals = Conditionals(networks, model.config, allowed)
+            conditionals.load_state_dict(weights)
+            conditionals.stage = int(description["stage"])
+        model._conditionals = conditionals.to(device)
+        return model
+

@@ -1,0 +1,95 @@
+"""One method for each conditional of the story; model, guide and prediction all call these."""
+
+from __future__ import annotations
+
+import torch
+from pyro.distributions import Delta, Dirichlet, TorchDistribution
+from torch import Tensor, nn
+
+from pyro_chmm import chain
+from pyro_chmm.data.batching import PackedBatch
+from pyro_chmm.model.config import SparseCHMMConfig
+from pyro_chmm.model.networks import Networks
+from pyro_chmm.model.reliability import check_expansion, expand_reliability, reliability_scores, scale_reliability
+from pyro_chmm.model.wxor import addon_prior
+
+
+class Conditionals(nn.Module):
+    """Networks, hyper-parameters and corpus statistics, and the conditionals they give.
+
+    :param networks: the linear layers; they fix K and L.
+    :param config: hyper-parameters.
+    :param allowed_transitions: ``(L, L)`` bool (from, to): the valid BIO transitions, for constrained decoding.
+    :raises ConfigError: where the expansion function leaves the simplex for this L.
+    """
+
+    initial: Tensor
+    wxor: Tensor
+    observed_emission: Tensor
+    allowed_transitions: Tensor
+
+    def __init__(self, networks: Networks, config: SparseCHMMConfig, allowed_transitions: Tensor) -> None:
+        super().__init__()
+        self.networks, self.config = networks, config
+        lfs, labels = networks.num_lfs, networks.num_labels
+        for r in (config.g_r_stage1, config.g_r_stage23):
+            check_expansion(labels, config.g_n, r / labels)
+        self.stage = 1
+        self.register_buffer("initial", torch.eye(labels)[0])  # z[0] is O: the sentence token
+        self.register_buffer("wxor", torch.zeros(lfs, labels, labels))
+        self.register_buffer("observed_emission", torch.full((lfs, labels, labels), 1.0 / labels))
+        self.register_buffer("allowed_transitions", allowed_transitions)
+
+    def transition_logits(self, token_vectors: Tensor) -> Tensor:
+        """``(N, width) -> (N, L, L)`` (from, to), section 3.1."""
+        return self.networks.transition_logits(token_vectors)
+
+    def reliability(self, document_vectors: Tensor) -> Tensor:
+        """Scaled reliabilities, eqs. (1) and (2): ``(B, width) -> (B, K, L)``."""
+        config, lfs = self.config, self.networks.num_lfs
+        scores = reliability_scores(self.networks.reliability_logits(document_vectors), config.softmax_reliability)
+        if not config.scale_reliability:
+            return scores
+        # O is no share of a SoftMax and keeps its sigmoid; a single LF has no share to split at
+        split = 1.0 / lfs if lfs > 1 else 0.5
+        return torch.cat([scores[..., :1], scale_reliability(scores[..., 1:], config.h_n, config.h_s, split)], dim=-1)
+
+    def base_prior(self, document_vectors: Tensor) -> Tensor:
+        """Emission base prior, eq. (3): ``(B, width) -> (B, K, L, L)``."""
+        config = self.config
+        split = (config.g_r_stage1 if self.stage == 1 else config.g_r_stage23) / self.networks.num_labels
+        reliability = self.reliability(document_vectors)
+        return expand_reliability(reliability, config.g_n, split, config.naive_emission, config.detach_base_prior)
+
+    def concentration(self, document_vectors: Tensor) -> Tensor:
+        """Omega of section 3.2.3: ``(B, width) -> (B, K, L, L)``; the addon prior enters after stage 1."""
+        prior = self.base_prior(document_vectors)
+        if self.stage > 1 and self.config.stage2 != "none":
+            prior = prior + addon_prior(self.networks.addon_scale(document_vectors), self.wxor)
+        return self.config.concentration_range * prior + self.config.concentration_base
+
+    def emission_mean(self, document_vectors: Tensor) -> Tensor:
+        """Dirichlet means, used outside training: ``(B, width) -> (B, K, L, L)``."""
+        concentration = self.concentration(document_vectors)
+        return concentration / concentration.sum(dim=-1, keepdim=True)
+
+    def emission_distribution(self, document_vectors: Tensor) -> TorchDistribution:
+        """The guide's emission, batch shape ``(B,)``, event shape ``(K, L, L)``."""
+        if self.config.sample_emission:
+            return Dirichlet(self.concentration(document_vectors)).to_event(2)
+        return Delta(self.emission_mean(document_vectors), event_dim=3)
+
+    def log_emission_evidence(self, emission: Tensor, batch: PackedBatch) -> Tensor:
+        """Log of eq. (10): ``(B, K, L, L) -> (N, L)``."""
+        return chain.emission_evidence(emission.log(), batch.weak_labels, batch.weight, batch.offsets)
+
+    def decoding_transitions(self, token_vectors: Tensor) -> Tensor:
+        """Transition probabilities ``(N, L, L)`` for decoding.
+
+        Where decoding is constrained, invalid BIO transitions have probability 0 and rows are not normalised again: the
+        posterior is then that of the model given that the sequence is valid.
+        """
+        transition = torch.softmax(self.transition_logits(token_vectors), dim=-1)
+        if not self.config.constrained_decoding:
+            return transition
+        return transition.masked_fill_(~self.allowed_transitions, 0.0)

@@ -1,0 +1,127 @@
+"""Initialisation from observed statistics, and MSE pre-training (section 3.3.1)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pyro_chmm.data.batching import PackedBatch, PackedCorpus
+from pyro_chmm.model.conditionals import Conditionals
+
+log = logging.getLogger(__name__)
+
+#: Reliability that an LF without any observation of a label starts with.
+_UNSEEN_RELIABILITY = 0.1
+#: Pre-training has converged when an epoch lowers its loss by less than this fraction.
+_CONVERGED = 1e-3
+
+
+@dataclass(frozen=True)
+class ObservedStatistics:
+    """Psi* ``(L, L)`` and Phi* ``(K, L, L)`` of section 3.3.1, with a vote in the place of the true labels."""
+
+    transition: Tensor
+    emission: Tensor
+
+
+def observed_statistics(packed: PackedCorpus, vote: NDArray[np.int16]) -> ObservedStatistics:
+    """Count transitions of the vote, from O at the start of a document, and what each LF says beside it.
+
+    Every count starts at a small pseudo-count, so that nothing is impossible; rows never seen are uniform.
+
+    :param vote: ``(N,)`` label ids, e.g. of majority voting.
+    """
+    corpus = packed.corpus
+    labels, lfs = len(corpus.label_set), corpus.num_lfs
+    transition = np.full((labels, labels), 0.5)
+    previous = np.concatenate([[0], vote[:-1]]).astype(np.int64)
+    previous[corpus.offsets[:-1][np.diff(corpus.offsets) > 0]] = 0
+    np.add.at(transition, (previous, vote.astype(np.int64)), 1.0)
+    emission = np.full((lfs, labels, labels), 0.5 / labels)
+    for lf in range(lfs):
+        seen = corpus.weak_labels[:, lf] >= 0
+        np.add.at(emission[lf], (vote[seen], corpus.weak_labels[seen, lf]), packed.weight[seen, lf])
+    return ObservedStatistics(_rows(transition), _rows(emission))
+
+
+def _rows(counts: NDArray[np.float64]) -> Tensor:
+    return torch.from_numpy((counts / counts.sum(axis=-1, keepdims=True)).astype(np.float32))
+
+
+def initialize(conditionals: Conditionals, packed: PackedCorpus, statistics: ObservedStatistics) -> None:
+    """Set biases in closed form, weights to 0, and the layers' standardisation from the corpus's vectors.
+
+    Transition biases are log Psi*; an LF's reliability starts at its share of the LFs' agreement with the vote, its
+    reliability on O at its agreement there.
+    """
+    networks = conditionals.networks
+    _standardize(networks.transition, packed.vectors.tokens)
+    _standardize(networks.reliability, packed.vectors.documents)
+    _standardize(networks.addon, packed.vectors.documents)
+    diagonal = statistics.emission.diagonal(dim1=-2, dim2=-1)  # (K, L)
+    uniform = statistics.emission[..., 0] == statistics.emission[..., 1]  # a row without counts
+    agreement = torch.where(uniform, torch.full_like(diagonal, _UNSEEN_RELIABILITY), diagonal)
+    logits = agreement.clamp(1e-3, 1 - 1e-3).log()
+    logits[:, 0] = torch.logit(agreement[:, 0].clamp(0.9, 0.999))
+    if networks.entity_level:
+        logits = torch.cat([logits[:, :1], (logits[:, 1::2] + logits[:, 2::2]) / 2], dim=1)
+    with torch.no_grad():
+        conditionals.observed_emission.copy_(statistics.emission)
+        networks.transition.bias.copy_(statistics.transition.log().flatten())
+        networks.reliability.bias.copy_(logits.flatten())
+
+
+def _standardize(layer: nn.Module, vectors: NDArray[np.float16]) -> None:
+    """Set a layer's mean and deviation, in float64 over slices: vectors may be larger than memory."""
+    total, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
+    for start in range(0, len(vectors), 16_384):
+        part = np.asarray(vectors[start : start + 16_384], dtype=np.float64)
+        total += part.sum(axis=0)
+        squares += (part * part).sum(axis=0)
+    count = max(len(vectors), 1)
+    mean = total / count
+    deviation = np.sqrt(np.maximum(squares / count - mean**2, 0))
+    constant = deviation < 1e-6  # a constant vector (encoder "none") is left alone: the bias has it all
+    layer.mean.copy_(torch.from_numpy(mean))  # type: ignore[operator, union-attr]
+    layer.deviation.copy_(torch.from_numpy(np.where(constant, 1.0, deviation)))  # type: ignore[operator, union-attr]
+
+
+def emission_distance(emission: Tensor, target: Tensor) -> Tensor:
+    """First term of eq. (7), mean over documents: ``(B, K, L, L), (K, L, L) -> ()``."""
+    return ((emission - target) ** 2).sum(dim=(-1, -2)).mean()
+
+
+def transition_distance(transition: Tensor, target: Tensor) -> Tensor:
+    """Second term of eq. (7): ``(N, L, L), (L, L) -> ()``."""
+    return ((transition - target) ** 2).sum(dim=(-1, -2)).mean()
+
+
+def pretrain(
+    parameters: Iterable[nn.Parameter],
+    distance: Callable[[PackedBatch], Tensor],
+    batches: Callable[[], Iterable[PackedBatch]],
+    learning_rate: float,
+    epochs: int,
+) -> None:
+    """Lower a distance until an epoch gains less than a thousandth, or ``epochs`` are over."""
+    optimizer = torch.optim.Adam(parameters, lr=learning_rate)
+    previous = float("inf")
+    for epoch in range(1, epochs + 1):
+        total, steps = 0.0, 0
+        for batch in batches():
+            optimizer.zero_grad()
+            loss = distance(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            total, steps = total + float(loss.detach()), steps + 1
+        mean = total / max(steps, 1)
+        log.debug("pre-training, epoch %d: distance %.6f", epoch, mean)
+        if previous - mean < _CONVERGED * previous and previous < float("inf"):
+            break
+        previous = mean

@@ -1,0 +1,216 @@
+"""Sparse-CHMM as a Pyro model and its guide."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pyro
+import torch
+from pyro import poutine
+from pyro.distributions import Categorical, Delta, Dirichlet, TorchDistribution, constraints
+from pyro.distributions.torch_distribution import TorchDistributionMixin
+from pyro.infer import ELBO, Trace_ELBO, TraceEnum_ELBO
+from pyro.nn import PyroModule
+from pyro.ops.indexing import Vindex
+from torch import Tensor
+
+from pyro_chmm import chain
+from pyro_chmm.data.batching import PackedBatch
+from pyro_chmm.errors import ConfigError
+from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.priors import Amortized, AnyPrior, EmissionPrior
+
+
+class WeakLabels(TorchDistribution):  # type: ignore[misc]
+    """What K LFs say of a token, given one emission row each.
+
+    :param emission: ``(..., K, L)``, rows that sum to 1.
+    :param weight: ``(..., K)``, what each observation counts; 0 where the LF abstained.
+    """
+
+    arg_constraints = {"emission": constraints.simplex}  # noqa: RUF012  (torch's convention)
+    support = constraints.independent(constraints.integer, 1)
+
+    def __init__(self, emission: Tensor, weight: Tensor) -> None:
+        self.emission, self.weight = emission, weight
+        batch_shape = torch.broadcast_shapes(emission.shape[:-2], weight.shape[:-1])
+        super().__init__(batch_shape, emission.shape[-2:-1], validate_args=False)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Weighted log probability of label ids ``(..., K)``, -1 for an abstention."""
+        emission, index = torch.broadcast_tensors(self.emission, value.clamp(min=0).unsqueeze(-1))
+        log_prob = emission.gather(-1, index[..., :1]).squeeze(-1).log()
+        counts = (value >= 0) & (self.weight > 0)
+        return torch.where(counts, self.weight * log_prob, torch.zeros_like(log_prob)).sum(-1)
+
+    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008  (torch's signature)
+        """Label ids ``sample_shape + (..., K)``; abstentions are not drawn."""
+        shape = self.batch_shape + self.emission.shape[-2:]
+        return cast(Tensor, Categorical(self.emission.expand(shape)).sample(sample_shape))
+
+
+class SparseCHMMGuide(PyroModule):  # type: ignore[misc]
+    """The guide: emissions from the neural networks of section 3.2.
+
+    ::
+
+        for each document m, with sentence vector e0:
+            emission[k, i, :]  ~ Dirichlet(concentration(e0)[k, i, :])
+    """
+
+    def __init__(self, conditionals: Conditionals, prior: AnyPrior, kl_weight: float = 1.0) -> None:
+        super().__init__()
+        self.conditionals, self.prior, self.kl_weight = conditionals, prior, kl_weight
+
+    def forward(self, batch: PackedBatch) -> None:
+        """Sample the site ``emission``."""
+        with pyro.plate("documents", batch.num_documents, dim=-1):
+            posterior = self.conditionals.emission_distribution(batch.document_vectors)
+            if has_analytic_kl(self.prior):
+                pyro.sample("emission", posterior.mask(False))
+            else:
+                with poutine.scale(scale=self.kl_weight):
+                    pyro.sample("emission", posterior)
+
+
+class SparseCHMMModel(PyroModule):  # type: ignore[misc]
+    """The model.
+
+    ::
+
+        for each document m, with sentence vector e0 and token vectors e1..eT:
+            emission[k, i, :]  ~ prior                                        site "emission"
+            z[0] is O
+            for t in 1..T:
+                z[t]     ~ Categorical(transition(e_t)[z[t-1], :])           site "z_t", enumerated
+                x[t, k]  ~ Categorical(emission[k, z[t], :])                 site "x_t", observed, LFs that did not abstain
+
+    :param prior: on the emission. :class:`Amortized` ties it to the guide (KL 0); an :class:`EmissionPrior` enters by its analytic KL
+        divergence; a callable returns a Pyro distribution, whose KL is estimated from the sample.
+    :param kl_weight: weight of that KL divergence.
+    :param marginalize: ``"enum"`` runs the loop under :class:`TraceEnum_ELBO`; ``"fast"`` puts one factor of
+        :func:`pyro_chmm.chain.log_evidence` in its place. Both give the same ELBO and gradients.
+    """
+
+    def __init__(
+        self, conditionals: Conditionals, prior: AnyPrior, kl_weight: float = 1.0, marginalize: str = "fast"
+    ) -> None:
+        super().__init__()
+        if marginalize not in ("fast", "enum"):
+            raise ConfigError(f"marginalize is {marginalize!r}, expected fast or enum.")
+        self.conditionals, self.prior, self.kl_weight = conditionals, prior, kl_weight
+        self.marginalize = marginalize
+        self.terms: dict[str, Tensor] = {}  # of the last run, summed over its documents
+
+    def elbo(self) -> ELBO:
+        """The ELBO that suits ``marginalize``; use with ``differentiable_loss(model, guide, batch)``."""
+        return TraceEnum_ELBO(max_plate_nesting=1) if self.marginalize == "enum" else Trace_ELBO()
+
+    def forward(self, batch: PackedBatch) -> None:
+        """Run the story on a packed batch; leaves the objective's terms beside the evidence in ``terms``."""
+        self.terms = {}
+        with pyro.plate("documents", batch.num_documents, dim=-1):
+            emission = self.sample_emission(batch)
+            logits = self.conditionals.transition_logits(batch.token_vectors)
+            if self.marginalize == "enum":
+                self.enumerate_chain(batch, emission, logits)
+            else:
+                self.marginalize_chain(batch, emission, logits)
+            self.sharpen(batch, emission, logits)
+
+    def sample_emission(self, batch: PackedBatch) -> Tensor:
+        """Site ``emission`` ``(B, K, L, L)``, and its KL divergence where a formula exists."""
+        vectors = batch.document_vectors
+        posterior = self.conditionals.emission_distribution(vectors)
+        if isinstance(self.prior, Amortized):
+            return cast(Tensor, pyro.sample("emission", posterior.mask(False)))
+        if isinstance(self.prior, EmissionPrior):
+            prior = self.emission_prior(self.prior, batch)
+            emission = pyro.sample("emission", prior.mask(False))
+            kl = emission_kl(posterior, prior)
+            self.terms["kl"] = kl.detach().sum()
+            pyro.factor("emission_kl", -self.kl_weight * kl)
+            return cast(Tensor, emission)
+        prior = self.checked_prior(self.prior(vectors), posterior)
+        with poutine.scale(scale=self.kl_weight):
+            return cast(Tensor, pyro.sample("emission", prior))
+
+    def emission_prior(self, prior: EmissionPrior, batch: PackedBatch) -> TorchDistribution:
+        """The prior's distribution, batch shape ``(B,)``, event shape ``(K, L, L)``."""
+        observed = self.conditionals.observed_emission.to(batch.document_vectors)
+        concentration = prior.concentration(observed)
+        return Dirichlet(concentration.expand(batch.num_documents, *concentration.shape)).to_event(2)
+
+    def checked_prior(self, prior: TorchDistribution, posterior: TorchDistribution) -> TorchDistribution:
+        """A callable's distribution, or a ConfigError where its shape is wrong."""
+        if not isinstance(prior, TorchDistributionMixin):
+            raise ConfigError(f"emission_prior returned a {type(prior).__name__}, expected a Pyro distribution.")
+        found, expected = (tuple(prior.batch_shape), tuple(prior.event_shape)), (
+            tuple(posterior.batch_shape),
+            tuple(posterior.event_shape),
+        )
+        if found != expected:
+            raise ConfigError(
+                f"emission_prior returned a distribution with batch shape {found[0]} and event shape {found[1]}, expected "
+                f"{expected[0]} and {expected[1]} (documents; LFs, true labels, observed labels)."
+            )
+        return prior
+
+    def marginalize_chain(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> None:
+        """All of z and x as one factor: the log evidence of each document."""
+        conditionals = self.conditionals
+        evidence = chain.log_evidence(
+            conditionals.initial.to(logits),
+            logits,
+            conditionals.log_emission_evidence(emission, batch),
+            batch.offsets,
+            backend=conditionals.config.backend,
+        )
+        pyro.factor("weak_labels", evidence.to(logits.dtype))
+
+    def enumerate_chain(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> None:
+        """The loop over tokens as the story tells it."""
+        device = batch.offsets.device
+        documents = torch.arange(batch.num_documents, device=device)
+        longest = int(batch.lengths.max())
+        inside = torch.arange(longest, device=device) < batch.lengths.unsqueeze(-1)  # (B, T)
+        position = (batch.offsets[:-1].unsqueeze(-1) + torch.arange(longest, device=device)).clamp(max=len(logits) - 1)
+        # unbind, not [:, t]: the backward of each select would be a full-size tensor of zeros
+        transitions = torch.softmax(logits, dim=-1)[position].unbind(1)  # T times (B, L, L)
+        labels, weight = batch.weak_labels[position].unbind(1), batch.weight[position].unbind(1)
+        z = torch.zeros(batch.num_documents, dtype=torch.long, device=device)
+        for t in pyro.markov(range(longest)):
+            with poutine.mask(mask=inside[:, t]):
+                row = Vindex(transitions[t])[documents, z, :]  # (..., B, L)
+                z = pyro.sample(f"z_{t + 1}", Categorical(row), infer={"enumerate": "parallel"})
+                rows = Vindex(emission)[documents, :, z, :]  # (..., B, K, L)
+                pyro.sample(f"x_{t + 1}", WeakLabels(rows, weight[t]), obs=labels[t])
+
+    def sharpen(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> None:
+        """Take a multiple of the posterior entropy of z off the objective (1 is the authors' implicit objective)."""
+        sharpening = self.conditionals.config.posterior_sharpening
+        if sharpening == 0:
+            return
+        conditionals = self.conditionals
+        entropy = chain.entropy(
+            conditionals.initial.to(logits),
+            logits,
+            conditionals.log_emission_evidence(emission, batch),
+            batch.offsets,
+            backend=conditionals.config.backend,
+        )
+        self.terms["entropy"] = entropy.detach().sum()
+        pyro.factor("posterior_sharpening", -sharpening * entropy.to(logits.dtype))
+
+
+def has_analytic_kl(prior: AnyPrior) -> bool:
+    """Whether the KL divergence needs no sample: the prior is tied to the guide, or a Dirichlet of ours."""
+    return isinstance(prior, Amortized | EmissionPrior)
+
+
+def emission_kl(posterior: TorchDistribution, prior: TorchDistribution) -> Tensor:
+    """KL divergence of guide and prior, ``(B,)``; of the guide's mean where emissions are not sampled: its negative log density."""
+    if isinstance(posterior, Delta):
+        return cast(Tensor, -prior.log_prob(posterior.v))
+    rows = torch.distributions.kl_divergence(posterior.base_dist, prior.base_dist)
+    return cast(Tensor, rows.sum(dim=(-1, -2)))

@@ -1,0 +1,252 @@
+"""Training: initialisation, pre-training, three stages, early stopping (section 3.3)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pyro_chmm import progress
+from pyro_chmm.data.batching import PackedBatch, PackedCorpus
+from pyro_chmm.errors import TrainingError
+from pyro_chmm.model import initialization
+from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.priors import AnyPrior
+from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel
+from pyro_chmm.model.verification import refuse_mismatch
+from pyro_chmm.model.wxor import wxor_rates, wxor_scores
+
+log = logging.getLogger(__name__)
+
+#: Bias of the addon scale before stage 2's pre-training: the addon prior starts near 0.
+_ADDON_BIAS = -4.0
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How good the present weights are. Higher ``value`` is better; ``scores`` go into the history."""
+
+    value: float
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One row of the history. ``loss`` is minus the objective a token; the other terms are nats a token too."""
+
+    stage: int
+    epoch: int
+    loss: float
+    elbo: float
+    evidence: float
+    kl: float
+    selection: float
+    valid_f1: float | None
+    valid_precision: float | None
+    valid_recall: float | None
+    seconds: float
+
+
+class Trainer:
+    """Trains the conditionals' networks on a packed corpus.
+
+    :param conditionals: what is trained, in place.
+    :param prior: on the emission.
+    :param train: the training documents.
+    :param extra: more documents, for the WXOR scores only (the validation split).
+    :param vote: ``(N,)`` a vote on the training documents, for observed statistics.
+    :param select: scores the present weights; the best weights of each stage are kept by it.
+    """
+
+    def __init__(
+        self,
+        conditionals: Conditionals,
+        prior: AnyPrior,
+        train: PackedCorpus,
+        extra: PackedCorpus | None,
+        vote: NDArray[np.int16],
+        select: Callable[[], Selection],
+    ) -> None:
+        config = conditionals.config
+        self.conditionals, self.config, self.select = conditionals, config, select
+        self.train, self.extra, self.vote = train, extra, vote
+        self.model = SparseCHMMModel(conditionals, prior, config.kl_weight, config.marginalize)
+        self.guide = SparseCHMMGuide(conditionals, prior, config.kl_weight)
+        self.elbo = self.model.elbo()
+        self.shuffle = torch.Generator().manual_seed(config.seed)
+        self.device = conditionals.initial.device
+        self.history: list[EpochRecord] = []
+        self.stage_weights: dict[int, dict[str, Tensor]] = {}
+        self.stage_selection: dict[int, float] = {}
+
+    def run(self) -> int:
+        """Train all stages; returns the best one, whose weights are then in place.
+
+        :raises TrainingError: where the fast path differs from enumeration, or a loss or gradient is not finite.
+        """
+        self.prepare()
+        if self.config.verify and self.config.marginalize == "fast":
+            refuse_mismatch(self.conditionals, self.model.prior, next(iter(self.batches())))
+        networks, config = self.conditionals.networks, self.config
+        base = [networks.transition, networks.reliability]
+        self.run_stage(1, base, config.learning_rate_stage1, config.epochs_stage1)
+        if config.stage2 != "none":
+            self.prepare_addon()
+        if config.stage2 == "separate" and config.epochs_stage2:
+            self.run_stage(2, [networks.addon], config.learning_rate_stage2, config.epochs_stage2)
+        if config.epochs_stage3:
+            third = [networks.transition] + ([networks.addon] if config.stage2 == "merged" else [])
+            self.run_stage(3, third, config.learning_rate_stage3, config.epochs_stage3)
+        best = max(self.stage_selection, key=lambda stage: (self.stage_selection[stage], -stage))
+        self.restore(best)
+        return best
+
+    def restore(self, stage: int) -> None:
+        """Put the weights kept for a stage in place."""
+        self.conditionals.stage = stage
+        self.conditionals.load_state_dict(self.stage_weights[stage])
+
+    def batches(self) -> Iterator[PackedBatch]:
+        """An epoch of the training documents in random order."""
+        for batch in self.train.shuffled(self.config.batch_size, self.shuffle):
+            yield batch.to(self.device)
+
+    def prepare(self) -> None:
+        """Initialise from observed statistics, then pre-train all that stage 1 trains by eq. (7)."""
+        conditionals, config = self.conditionals, self.config
+        statistics = initialization.observed_statistics(self.train, self.vote)
+        initialization.initialize(conditionals, self.train, statistics)
+        emission, transition = statistics.emission.to(self.device), statistics.transition.to(self.device)
+
+        def distance(batch: PackedBatch) -> Tensor:
+            predicted = torch.softmax(conditionals.transition_logits(batch.token_vectors), dim=-1)
+            return initialization.emission_distance(
+                conditionals.emission_mean(batch.document_vectors), emission
+            ) + initialization.transition_distance(predicted, transition)
+
+        parameters = [*conditionals.networks.transition.parameters(), *conditionals.networks.reliability.parameters()]
+        initialization.pretrain(
+            parameters, distance, self.batches, config.pretrain_learning_rate, config.pretrain_epochs
+        )
+
+    @torch.no_grad()
+    def prepare_addon(self) -> None:
+        """WXOR scores from the training and extra documents, once; then stage 2's pre-training of the addon scale."""
+        conditionals, config = self.conditionals, self.config
+        sources = [self.train] + ([self.extra] if self.extra is not None else [])
+        triples = (
+            (conditionals.reliability(batch.document_vectors), batch.weak_labels, batch.document_index)
+            for source in sources
+            for batch in (part.to(self.device) for part in source.in_order())
+        )
+        rates = wxor_rates(triples, conditionals.networks.num_lfs, conditionals.networks.num_labels)
+        conditionals.wxor.copy_(wxor_scores(rates, config.wxor_normalization))
+        means = [
+            conditionals.emission_mean(batch.to(self.device).document_vectors).sum(dim=0)
+            for batch in self.train.in_order()
+        ]
+        mean = torch.stack(means).sum(dim=0) / max(self.train.corpus.num_documents, 1)
+        target = config.addon_weight * conditionals.observed_emission + (1 - config.addon_weight) * mean
+        conditionals.networks.addon.bias.fill_(_ADDON_BIAS)
+        conditionals.stage = 2
+        with torch.enable_grad():
+            initialization.pretrain(
+                conditionals.networks.addon.parameters(),
+                lambda batch: initialization.emission_distance(
+                    conditionals.emission_mean(batch.document_vectors), target
+                ),
+                self.batches,
+                config.pretrain_learning_rate,
+                config.pretrain_epochs,
+            )
+
+    def run_stage(self, stage: int, layers: list[nn.Module], learning_rate: float, epochs: int) -> None:
+        """Train some layers with all else frozen, keep the best weights and stop when patience runs out."""
+        conditionals, config = self.conditionals, self.config
+        conditionals.stage = stage
+        for parameter in conditionals.parameters():
+            parameter.requires_grad_(False)
+        for layer in layers:
+            layer.requires_grad_(True)
+        decayed = [layer.weight for layer in layers]
+        groups = [
+            {"params": decayed, "weight_decay": config.weight_decay},
+            {"params": [layer.bias for layer in layers], "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=learning_rate)
+        best, waited = self.keep_if_better(stage, self.select().value), 0
+        with progress.task(f"stage {stage}", total=epochs, unit="epochs") as advance:
+            for epoch in range(1, epochs + 1):
+                record = self.run_epoch(stage, epoch, optimizer)
+                self.history.append(record)
+                f1 = "" if record.valid_f1 is None else f", validation F1 {record.valid_f1:.2f}"
+                log.info("stage %d, epoch %d: loss %.5f%s (%.2f s)", stage, epoch, record.loss, f1, record.seconds)
+                advance(1, note=f"loss {record.loss:.4f}{f1}")
+                improved = record.selection > best
+                best, waited = self.keep_if_better(stage, record.selection), 0 if improved else waited + 1
+                if waited >= config.patience:
+                    break
+        self.restore(stage)
+        conditionals.requires_grad_(True)
+
+    def keep_if_better(self, stage: int, value: float) -> float:
+        """Keep the present weights for a stage if none are kept or these are better; returns the best value."""
+        if stage not in self.stage_weights or value > self.stage_selection[stage]:
+            self.stage_selection[stage] = value
+            state = self.conditionals.state_dict()
+            self.stage_weights[stage] = {name: tensor.detach().clone() for name, tensor in state.items()}
+        return self.stage_selection[stage]
+
+    def run_epoch(self, stage: int, epoch: int, optimizer: torch.optim.Optimizer) -> EpochRecord:
+        """One pass over the training documents, then the selection score."""
+        started = time.perf_counter()
+        totals = {"loss": 0.0, "kl": 0.0, "entropy": 0.0}
+        for step, batch in enumerate(self.batches(), start=1):
+            loss = self.step(batch, optimizer, f"stage {stage}, epoch {epoch}, step {step}")
+            totals["loss"] += loss
+            for name, value in self.model.terms.items():
+                totals[name] += float(value)
+        seconds = time.perf_counter() - started
+        selection = self.select()
+        tokens = max(self.train.corpus.num_tokens, 1)
+        loss, kl, entropy = (totals[name] / tokens for name in ("loss", "kl", "entropy"))
+        evidence = -loss + self.config.kl_weight * kl + self.config.posterior_sharpening * entropy
+        scores = [selection.scores.get(name) for name in ("f1", "precision", "recall")]
+        return EpochRecord(stage, epoch, loss, evidence - kl, evidence, kl, selection.value, *scores, seconds)
+
+    def step(self, batch: PackedBatch, optimizer: torch.optim.Optimizer, where: str) -> float:
+        """One gradient step; returns the loss summed over the batch.
+
+        :raises TrainingError: where a loss or gradient is not finite; the weights are then still the last good ones.
+        """
+        optimizer.zero_grad(set_to_none=True)
+        loss = self.elbo.differentiable_loss(self.model, self.guide, batch)
+        (loss / len(batch.weak_labels)).backward()
+        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        norm = nn.utils.clip_grad_norm_(trained, self.config.gradient_clip)
+        value = float(loss.detach())
+        if not np.isfinite(value) or not bool(torch.isfinite(norm)):
+            raise TrainingError(self.explain_not_finite(batch, value, where))
+        optimizer.step()
+        return value
+
+    def explain_not_finite(self, batch: PackedBatch, loss: float, where: str) -> str:
+        """Name the step, the first parameter whose gradient is not finite, and the documents."""
+        guilty = [
+            name
+            for name, parameter in self.conditionals.named_parameters()
+            if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all())
+        ]
+        parameter = f"the gradient of {guilty[0]}" if guilty else "the loss"
+        ids = [self.train.corpus.document_ids[m] for m in batch.documents.tolist()]
+        shown = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+        return (
+            f"Training stopped at {where}: {parameter} is not finite (loss {loss}) on documents {shown}. "
+            "The best weights so far are kept; try a smaller learning rate."
+        )
