@@ -1,0 +1,443 @@
+"""The corpus: documents, what the LFs said about their tokens and, where known, the gold labels. Ragged and immutable."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyro_chmm.data.labels import ABSTAIN, Ids, LabelSet, Span, resolve_overlaps
+from pyro_chmm.errors import DataError
+
+_log = logging.getLogger(__name__)
+
+GOLD = "gold labels"
+"""Stands for the gold labels where an LF's name would: in messages and in :class:`CorpusReport`."""
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """What was changed in the labels when they were read, by LF (or :data:`GOLD`); empty where nothing was."""
+
+    overlaps_dropped: Mapping[str, int] = field(default_factory=dict)
+    """Spans dropped because they overlap one that :func:`~pyro_chmm.data.labels.resolve_overlaps` keeps."""
+    labels_repaired: Mapping[str, int] = field(default_factory=dict)
+    """``I-X`` labels of LFs that followed neither ``B-X`` nor ``I-X`` and were read as ``B-X``."""
+
+    def lines(self) -> list[str]:
+        """One sentence for each kind of change, for people."""
+        kinds = (
+            (
+                self.overlaps_dropped,
+                "overlapping spans were dropped (the longest is kept, then the leftmost)",
+            ),
+            (self.labels_repaired, "I- labels without a B- before them were read as B-"),
+        )
+        return [
+            f"{sum(counts.values())} {what}: "
+            + ", ".join(f"{name} {count}" for name, count in counts.items())
+            + "."
+            for counts, what in kinds
+            if counts
+        ]
+
+    def log(self, source: str) -> None:
+        """Say what was changed, as warnings; ``source`` is the file, or empty."""
+        for line in self.lines():
+            _log.warning("%s%s", f"{source}: " if source else "", line)
+
+    def only(self, lf_names: Iterable[str]) -> CorpusReport:
+        """The part about some LFs and the gold labels."""
+        wanted = {*lf_names, GOLD}
+        dropped, repaired = (
+            {name: count for name, count in counts.items() if name in wanted}
+            for counts in (self.overlaps_dropped, self.labels_repaired)
+        )
+        return CorpusReport(dropped, repaired)
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Packed documents: B documents, N tokens in all, K LFs, L labels.
+
+    :param label_set: the L labels.
+    :param lf_names: the K names of the LFs.
+    :param tokens: the words of each document; empty documents are kept.
+    :param offsets: (B + 1,) int64; document m is the tokens ``offsets[m]`` to ``offsets[m + 1]``.
+    :param weak_labels: (N, K) int16 label ids, -1 where an LF abstained.
+    :param gold: (N,) int16 label ids, or None.
+    :param document_ids: the documents' B names.
+    :param report: what was changed when the labels were read.
+    :raises DataError: when shapes do not fit, or an id is outside the label set (LF, document and label are named).
+    """
+
+    label_set: LabelSet
+    lf_names: tuple[str, ...]
+    tokens: Sequence[Sequence[str]]
+    offsets: NDArray[np.int64]
+    weak_labels: Ids
+    gold: Ids | None
+    document_ids: tuple[str, ...]
+    report: CorpusReport = field(default_factory=CorpusReport)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "lf_names", tuple(self.lf_names))
+        put(self, "document_ids", tuple(self.document_ids))
+        put(self, "offsets", _frozen(self.offsets, np.int64, "offsets"))
+        put(self, "weak_labels", _frozen(self.weak_labels, np.int16, "weak_labels"))
+        if self.gold is not None:
+            put(self, "gold", _frozen(self.gold, np.int16, "gold"))
+        self._check_shapes()
+        self._check_ids(self.weak_labels, ABSTAIN, self.lf_names)
+        if self.gold is not None:
+            self._check_ids(self.gold[:, None], 0, (GOLD,))
+
+    def _check_shapes(self) -> None:
+        lengths = np.fromiter(map(len, self.tokens), np.int64, len(self.tokens))
+        expected = np.concatenate([[0], np.cumsum(lengths)])
+        if not np.array_equal(self.offsets, expected):
+            raise DataError(
+                f"The offsets must be 0 and then the running total of the {len(lengths)} documents' numbers of tokens."
+            )
+        if len(self.document_ids) != len(lengths):
+            raise DataError(f"There are {len(self.document_ids)} document ids for {len(lengths)} documents.")
+        if len(set(self.lf_names)) < len(self.lf_names):
+            twice = next(name for name in self.lf_names if self.lf_names.count(name) > 1)
+            raise DataError(f"The LF name {twice!r} occurs twice; each LF needs a name of its own.")
+        shape = (int(expected[-1]), len(self.lf_names))
+        if self.weak_labels.shape != shape:
+            raise DataError(
+                f"The weak labels have shape {self.weak_labels.shape}; {shape[0]} tokens and {shape[1]} LFs need {shape}."
+            )
+        if self.gold is not None and self.gold.shape != shape[:1]:
+            raise DataError(
+                f"The gold labels have shape {self.gold.shape}; {shape[0]} tokens need {shape[:1]}."
+            )
+
+    def _check_ids(self, ids: Ids, lowest: int, names: Sequence[str]) -> None:
+        outside = (ids < lowest) | (ids >= len(self.label_set))
+        if outside.any():
+            token, column = np.argwhere(outside)[0]
+            document = self.document_index[token]
+            raise DataError(
+                f"Document {self.document_ids[document]!r}, {_who(names[column])}, token {token - self.offsets[document]}: "
+                f"{ids[token, column]} is not a label id; the {len(self.label_set)} labels have the ids "
+                f"{lowest} to {len(self.label_set) - 1}."
+            )
+
+    @property
+    def num_documents(self) -> int:
+        """B"""
+        return len(self.document_ids)
+
+    @property
+    def num_tokens(self) -> int:
+        """N"""
+        return len(self.weak_labels)
+
+    @property
+    def num_lfs(self) -> int:
+        """K"""
+        return len(self.lf_names)
+
+    def document_slice(self, document: int) -> slice:
+        """Where a document's tokens are in the packed arrays."""
+        return slice(int(self.offsets[document]), int(self.offsets[document + 1]))
+
+    @cached_property
+    def document_index(self) -> NDArray[np.int64]:
+        """(N,) the number of each token's document."""
+        index = np.repeat(np.arange(self.num_documents), np.diff(self.offsets))
+        index.setflags(write=False)
+        return index
+
+    def select_lfs(self, names: Iterable[str]) -> Corpus:
+        """The corpus with some LFs only, in the order given; :class:`DataError` for an unknown name, or none."""
+        names = (names,) if isinstance(names, str) else tuple(names)
+        if not names:
+            raise DataError("No LF was chosen; name at least one.")
+        places = {name: place for place, name in enumerate(self.lf_names)}
+        for name in names:
+            if name not in places:
+                raise DataError(
+                    f"There is no LF {name!r}; the LFs are {', '.join(self.lf_names) or '(none)'}."
+                )
+        columns = self.weak_labels[:, [places[name] for name in names]]
+        return replace(self, lf_names=names, weak_labels=columns, report=self.report.only(names))
+
+    def select_documents(self, indices: Sequence[int] | NDArray[np.integer]) -> Corpus:
+        """The corpus with some documents only, in the order given; :class:`DataError` for a number outside 0 ... B - 1."""
+        chosen = np.asarray(indices, np.int64).reshape(-1)
+        for number in chosen[(chosen < 0) | (chosen >= self.num_documents)][:1]:
+            raise DataError(
+                f"There is no document number {number}; the corpus has {self.num_documents} documents."
+            )
+        lengths = np.diff(self.offsets)[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][chosen] - offsets[:-1], lengths)
+        return replace(
+            self,
+            tokens=tuple(self.tokens[m] for m in chosen),
+            offsets=offsets,
+            weak_labels=self.weak_labels[rows],
+            gold=None if self.gold is None else self.gold[rows],
+            document_ids=tuple(self.document_ids[m] for m in chosen),
+        )
+
+    def without_gold(self) -> Corpus:
+        """The corpus as it is before anybody labelled it by hand."""
+        return replace(self, gold=None)
+
+    @staticmethod
+    def concatenate(corpora: Sequence[Corpus]) -> Corpus:
+        """One corpus of all documents; gold labels only if every part has them.
+
+        :raises DataError: if there is no part, or label sets or LFs differ.
+        """
+        if not corpora:
+            raise DataError("There is no corpus to put together.")
+        first = corpora[0]
+        for other in corpora[1:]:
+            if other.label_set != first.label_set or other.lf_names != first.lf_names:
+                raise DataError(
+                    "Corpora can be put together only if their entity types and LFs are the same, in order."
+                )
+        golds = [corpus.gold for corpus in corpora if corpus.gold is not None]
+        lengths = np.concatenate([np.diff(corpus.offsets) for corpus in corpora])
+        return replace(
+            first,
+            tokens=tuple(document for corpus in corpora for document in corpus.tokens),
+            offsets=np.concatenate([[0], np.cumsum(lengths)]),
+            weak_labels=np.concatenate([corpus.weak_labels for corpus in corpora]),
+            gold=np.concatenate(golds) if len(golds) == len(corpora) else None,
+            document_ids=tuple(name for corpus in corpora for name in corpus.document_ids),
+            report=CorpusReport(
+                _sum_counts(corpus.report.overlaps_dropped for corpus in corpora),
+                _sum_counts(corpus.report.labels_repaired for corpus in corpora),
+            ),
+        )
+
+    @staticmethod
+    def from_spans(
+        tokens: Sequence[Sequence[str]],
+        weak_spans: Sequence[Sequence[Sequence[Span] | None]],
+        entity_types: Sequence[str],
+        lf_names: Sequence[str],
+        gold_spans: Sequence[Sequence[Span]] | None = None,
+        document_ids: Sequence[str] | None = None,
+    ) -> Corpus:
+        """A corpus from Python lists.
+
+        :param tokens: the words of each document.
+        :param weak_spans: ``weak_spans[document][lf]`` is a list of (start, end, type); tokens outside are O. None: the LF
+            abstained on the whole document.
+        :param gold_spans: ``gold_spans[document]``, likewise.
+        :param document_ids: names of the documents; "0", "1", ... if not given.
+        :raises DataError: for spans outside their document, types outside the set, or lists of different lengths.
+        """
+        if len(weak_spans) != len(tokens) or (gold_spans is not None and len(gold_spans) != len(tokens)):
+            raise DataError(
+                f"There must be one list of weak spans (and of gold spans) for each of {len(tokens)} documents."
+            )
+        if document_ids is not None and len(document_ids) != len(tokens):
+            raise DataError(f"There are {len(document_ids)} document ids for {len(tokens)} documents.")
+        builder = CorpusBuilder(LabelSet(tuple(entity_types)), lf_names, has_gold=gold_spans is not None)
+        for number, words in enumerate(tokens):
+            name = str(number) if document_ids is None else document_ids[number]
+            builder.add(name, words, weak_spans[number], None if gold_spans is None else gold_spans[number])
+        corpus = builder.finish()
+        corpus.report.log("")
+        return corpus
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the tokens alone, in order, in hexadecimal: what an encoder's vectors depend on."""
+        digest = hashlib.sha256()
+        for document in self.tokens:
+            # lengths before contents, so that no two ways of cutting the text give the same bytes
+            encoded = [token.encode("utf-8", "surrogatepass") for token in document]
+            digest.update(b"%d:" % len(encoded) + b",".join(b"%d" % len(token) for token in encoded) + b";")
+            digest.update(b"".join(encoded))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class CorpusSplits:
+    """The splits of a data set, such as train, valid and test; ``name`` says which data set, in messages."""
+
+    name: str
+    splits: Mapping[str, Corpus]
+
+    def get(self, name: str) -> Corpus | None:
+        """A split, or None if there is none of that name."""
+        return self.splits.get(name)
+
+    def __getitem__(self, name: str) -> Corpus:
+        """A split; :class:`DataError`, naming those that there are, if there is none of that name."""
+        if name not in self.splits:
+            there = ", ".join(self.splits) or "none at all"
+            raise DataError(f"{self.name} has no {name} split here; its splits are: {there}.")
+        return self.splits[name]
+
+    @property
+    def train(self) -> Corpus:
+        """The training split; :class:`DataError` if it is missing."""
+        return self["train"]
+
+    @property
+    def valid(self) -> Corpus:
+        """The validation split; :class:`DataError` if it is missing."""
+        return self["valid"]
+
+    @property
+    def test(self) -> Corpus:
+        """The test split; :class:`DataError` if it is missing."""
+        return self["test"]
+
+
+class CorpusBuilder:
+    """Takes documents one by one, as lists out of a file, checks them, and packs them into a :class:`Corpus`.
+
+    A *column* is what one LF (or a human) says about one document: a list of ``[start, end, type]``, with O outside them; a
+    list of T BIO names, with None where the LF abstains; or None if it abstains throughout.
+
+    :param source: the file, for messages.
+    :param has_gold: whether every document comes with gold labels.
+    """
+
+    def __init__(
+        self, label_set: LabelSet, lf_names: Sequence[str], has_gold: bool, source: str = ""
+    ) -> None:
+        self.label_set, self.lf_names, self.has_gold = label_set, tuple(lf_names), has_gold
+        self._source = f"{source}: " if source else ""
+        self._names: tuple[str, ...] = (*self.lf_names, GOLD)
+        self._tokens: list[tuple[str, ...]] = []
+        self._document_ids: list[str] = []
+        self._blocks: list[Ids] = []
+        self._dropped: dict[str, int] = {}
+        self._repaired: dict[str, int] = {}
+
+    def add(self, name: str, tokens: Sequence[str], weak: Sequence[Any], gold: Any = None) -> None:
+        """Append a document; :class:`DataError`, naming source, document and LF, for whatever is wrong with it."""
+        where = f"{self._source}document {name!r}"
+        if not isinstance(tokens, Sequence) or isinstance(tokens, str) or not set(map(type, tokens)) <= {str}:
+            raise DataError(f"{where}: its tokens must be a list of strings.")
+        if not isinstance(weak, (list, tuple)) or len(weak) != len(self.lf_names):
+            there = (
+                f"{len(weak)} LFs" if isinstance(weak, (list, tuple)) else f"the kind {type(weak).__name__}"
+            )
+            raise DataError(
+                f"{where}: its weak labels are of {there}, where those of {len(self.lf_names)} LFs are expected."
+            )
+        if self.has_gold and gold is None:
+            raise DataError(f"{where}: it has no gold labels, while other documents have them.")
+        block = np.zeros((len(tokens), len(self._names)), np.int16)
+        for place, column in enumerate(weak):
+            if type(column) is not list or column:  # most LFs say nothing: the loop's hot path
+                self._fill(block[:, place], column, self._names[place], where)
+        if self.has_gold:
+            self._fill(block[:, -1], gold, GOLD, where)
+        self._tokens.append(tuple(tokens))
+        self._document_ids.append(name)
+        self._blocks.append(block)
+
+    def _fill(self, target: Ids, column: Any, who: str, where: str) -> None:
+        if column is None:
+            target[:] = ABSTAIN
+        elif not isinstance(column, (list, tuple)):
+            raise DataError(
+                f"{where}, {_who(who)}: a list of spans or of BIO labels is expected, not {column!r}."
+            )
+        elif column and not isinstance(column[0], (list, tuple)):
+            self._fill_names(target, column, who, where)
+        else:
+            self._fill_spans(target, column, who, where)
+
+    def _fill_names(self, target: Ids, column: Sequence[Any], who: str, where: str) -> None:
+        if len(column) != len(target):
+            raise DataError(f"{where}, {_who(who)}: {len(column)} labels for {len(target)} tokens.")
+        known = self.label_set.ids
+        for place, label in enumerate(column):
+            if label is None and who != GOLD:
+                target[place] = ABSTAIN
+            elif isinstance(label, str) and label in known:
+                target[place] = known[label]
+            else:
+                raise DataError(
+                    f"{where}, {_who(who)}, token {place}: the label {label!r} is not in the label set "
+                    f"(O, and B- or I- of {', '.join(self.label_set.entity_types)})."
+                )
+        if who != GOLD:  # gold is scored as it was written
+            repaired = self.label_set.repair(target)
+            changed = int((repaired != target).sum())
+            if changed:
+                target[:] = repaired
+                self._repaired[who] = self._repaired.get(who, 0) + changed
+
+    def _fill_spans(self, target: Ids, column: Sequence[Any], who: str, where: str) -> None:
+        types, length = self.label_set.types, len(target)
+        spans: list[Span] = []
+        for span in column:
+            if not isinstance(span, (list, tuple)) or [type(part) for part in span] != [int, int, str]:
+                raise DataError(f"{where}, {_who(who)}: {span!r} is not a span [start, end, type].")
+            start, end, kind = span
+            if kind not in types:
+                raise DataError(
+                    f"{where}, {_who(who)}: the label {kind!r} of the span {list(span)} is not among the entity types "
+                    f"{', '.join(types)}."
+                )
+            if not 0 <= start < end <= length:
+                raise DataError(
+                    f"{where}, {_who(who)}: the span {list(span)} is not inside its {length} tokens."
+                )
+            spans.append((start, end, kind))
+        if len(spans) > 1:
+            spans, dropped = resolve_overlaps(spans)
+            if dropped:
+                self._dropped[who] = self._dropped.get(who, 0) + dropped
+        for start, end, kind in spans:
+            target[start:end] = 2 + 2 * types[kind]
+            target[start] -= 1
+
+    def finish(self) -> Corpus:
+        """The corpus of all documents added; what was changed is in its report."""
+        packed = np.concatenate([*self._blocks, np.zeros((0, len(self._names)), np.int16)])
+        lengths = [len(document) for document in self._tokens]
+        return Corpus(
+            label_set=self.label_set,
+            lf_names=self.lf_names,
+            tokens=tuple(self._tokens),
+            offsets=np.cumsum([0, *lengths]),
+            weak_labels=packed[:, :-1],
+            gold=packed[:, -1] if self.has_gold else None,
+            document_ids=tuple(self._document_ids),
+            report=CorpusReport(self._dropped, self._repaired),
+        )
+
+
+def _who(name: str) -> str:
+    return name if name == GOLD else f"LF {name!r}"
+
+
+def _frozen(values: Any, dtype: Any, what: str) -> NDArray[Any]:
+    """A read-only copy; refuses numbers that the conversion would change."""
+    given = np.asarray(values)
+    copy = np.array(given, dtype=dtype, order="C")
+    if given.size and (given.dtype.kind not in "iub" or not np.array_equal(copy, given)):
+        raise DataError(f"{what} must hold whole numbers that fit {np.dtype(dtype)}, not {given.dtype}.")
+    copy.setflags(write=False)
+    return copy
+
+
+def _sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            total[name] = total.get(name, 0) + count
+    return total
