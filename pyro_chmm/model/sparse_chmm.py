@@ -1,4 +1,8 @@
-"""Sparse-CHMM as a Pyro model and its guide."""
+"""Sparse-CHMM as a Pyro model and its guide.
+
+Both are plain torch modules: a ``PyroModule`` would register its parameters in Pyro's global store, and two models could not train
+side by side.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,11 @@ from typing import cast
 import pyro
 import torch
 from pyro import poutine
-from pyro.distributions import Categorical, Delta, Dirichlet, TorchDistribution, constraints
+from pyro.distributions import Categorical, Delta, Dirichlet, MaskedDistribution, TorchDistribution, constraints
 from pyro.distributions.torch_distribution import TorchDistributionMixin
 from pyro.infer import ELBO, Trace_ELBO, TraceEnum_ELBO
-from pyro.nn import PyroModule
 from pyro.ops.indexing import Vindex
-from torch import Tensor
+from torch import Tensor, nn
 
 from pyro_chmm import chain
 from pyro_chmm.data.batching import PackedBatch
@@ -49,7 +52,25 @@ class WeakLabels(TorchDistribution):  # type: ignore[misc]
         return cast(Tensor, Categorical(self.emission.expand(shape)).sample(sample_shape))
 
 
-class SparseCHMMGuide(PyroModule):  # type: ignore[misc]
+class Unscored(MaskedDistribution):  # type: ignore[misc]
+    """A distribution that is sampled but adds nothing to the objective, because its KL divergence is 0 or taken by a formula.
+
+    Like ``distribution.mask(False)``, in the precision of the sample.
+    """
+
+    def __init__(self, distribution: TorchDistribution) -> None:
+        super().__init__(distribution, False)
+
+    def expand(self, batch_shape: torch.Size, _instance: object = None) -> Unscored:
+        """The same with another batch shape."""
+        return Unscored(self.base_dist.expand(batch_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Zeros of the batch shape."""
+        return value.new_zeros(self.batch_shape)
+
+
+class SparseCHMMGuide(nn.Module):
     """The guide: emissions from the neural networks of section 3.2.
 
     ::
@@ -67,13 +88,13 @@ class SparseCHMMGuide(PyroModule):  # type: ignore[misc]
         with pyro.plate("documents", batch.num_documents, dim=-1):
             posterior = self.conditionals.emission_distribution(batch.document_vectors)
             if has_analytic_kl(self.prior):
-                pyro.sample("emission", posterior.mask(False))
+                pyro.sample("emission", Unscored(posterior))
             else:
                 with poutine.scale(scale=self.kl_weight):
                     pyro.sample("emission", posterior)
 
 
-class SparseCHMMModel(PyroModule):  # type: ignore[misc]
+class SparseCHMMModel(nn.Module):
     """The model.
 
     ::
@@ -114,19 +135,19 @@ class SparseCHMMModel(PyroModule):  # type: ignore[misc]
             logits = self.conditionals.transition_logits(batch.token_vectors)
             if self.marginalize == "enum":
                 self.enumerate_chain(batch, emission, logits)
+                self.sharpen(batch, emission, logits)
             else:
                 self.marginalize_chain(batch, emission, logits)
-            self.sharpen(batch, emission, logits)
 
     def sample_emission(self, batch: PackedBatch) -> Tensor:
         """Site ``emission`` ``(B, K, L, L)``, and its KL divergence where a formula exists."""
         vectors = batch.document_vectors
         posterior = self.conditionals.emission_distribution(vectors)
         if isinstance(self.prior, Amortized):
-            return cast(Tensor, pyro.sample("emission", posterior.mask(False)))
+            return cast(Tensor, pyro.sample("emission", Unscored(posterior)))
         if isinstance(self.prior, EmissionPrior):
             prior = self.emission_prior(self.prior, batch)
-            emission = pyro.sample("emission", prior.mask(False))
+            emission = pyro.sample("emission", Unscored(prior))
             kl = emission_kl(posterior, prior)
             self.terms["kl"] = kl.detach().sum()
             pyro.factor("emission_kl", -self.kl_weight * kl)
@@ -157,16 +178,21 @@ class SparseCHMMModel(PyroModule):  # type: ignore[misc]
         return prior
 
     def marginalize_chain(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> None:
-        """All of z and x as one factor: the log evidence of each document."""
-        conditionals = self.conditionals
-        evidence = chain.log_evidence(
-            conditionals.initial.to(logits),
-            logits,
-            conditionals.log_emission_evidence(emission, batch),
-            batch.offsets,
-            backend=conditionals.config.backend,
-        )
-        pyro.factor("weak_labels", evidence.to(logits.dtype))
+        """All of z and x as one factor: the log evidence of each document, sharpened if asked for."""
+        inputs = self.chain_inputs(batch, emission, logits)
+        config = self.conditionals.config
+        if config.posterior_sharpening == 0:
+            objective = chain.log_evidence(*inputs, backend=config.backend)
+        else:
+            # one pass for both, with the gradient of their sum
+            sharpened = chain.sharpened_evidence(*inputs, config.posterior_sharpening, backend=config.backend)
+            objective, self.terms["entropy"] = sharpened.value, sharpened.entropy.sum()
+        pyro.factor("weak_labels", objective.to(logits.dtype))
+
+    def chain_inputs(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What :mod:`pyro_chmm.chain` takes."""
+        evidence = self.conditionals.log_emission_evidence(emission, batch)
+        return self.conditionals.initial.to(logits), logits, evidence, batch.offsets
 
     def enumerate_chain(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> None:
         """The loop over tokens as the story tells it."""
@@ -188,19 +214,12 @@ class SparseCHMMModel(PyroModule):  # type: ignore[misc]
 
     def sharpen(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> None:
         """Take a multiple of the posterior entropy of z off the objective (1 is the authors' implicit objective)."""
-        sharpening = self.conditionals.config.posterior_sharpening
-        if sharpening == 0:
+        config = self.conditionals.config
+        if config.posterior_sharpening == 0:
             return
-        conditionals = self.conditionals
-        entropy = chain.entropy(
-            conditionals.initial.to(logits),
-            logits,
-            conditionals.log_emission_evidence(emission, batch),
-            batch.offsets,
-            backend=conditionals.config.backend,
-        )
+        entropy = chain.entropy(*self.chain_inputs(batch, emission, logits), backend=config.backend)
         self.terms["entropy"] = entropy.detach().sum()
-        pyro.factor("posterior_sharpening", -sharpening * entropy.to(logits.dtype))
+        pyro.factor("posterior_sharpening", -config.posterior_sharpening * entropy.to(logits.dtype))
 
 
 def has_analytic_kl(prior: AnyPrior) -> bool:
