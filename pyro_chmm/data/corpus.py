@@ -1,4 +1,4 @@
-"""The corpus: documents, what the LFs said about their tokens and, where known, the gold labels. Ragged and immutable."""
+"""The corpus: documents, what the LFs said about their tokens, and gold labels where known; immutable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOLD = "gold labels"
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """What was changed in the labels when they were read, by LF (or :data:`GOLD`); empty where nothing was."""
+    """What was changed in the labels when they were read, by LF or :data:`GOLD`; empty where nothing was."""
 
     overlaps_dropped: Mapping[str, int] = field(default_factory=dict)
     """Spans dropped because they overlap one that :func:`~pyro_chmm.data.labels.resolve_overlaps` keeps."""
@@ -74,7 +74,8 @@ class Corpus:
     :param gold: (N,) int16 label ids, or None.
     :param document_ids: the documents' B names.
     :param report: what was changed when the labels were read.
-    :raises DataError: when shapes do not fit, or an id is outside the label set (LF, document and label are named).
+    :raises DataError: when shapes do not fit, or an id is outside the label set (LF, document and label are
+        named).
     """
 
     label_set: LabelSet
@@ -104,7 +105,8 @@ class Corpus:
         expected = np.concatenate([[0], np.cumsum(lengths)])
         if not np.array_equal(self.offsets, expected):
             raise DataError(
-                f"The offsets must be 0 and then the running total of the {len(lengths)} documents' numbers of tokens."
+                f"The offsets must be 0 and then the running total of the numbers of tokens in the "
+                f"{len(lengths)} documents."
             )
         if len(self.document_ids) != len(lengths):
             raise DataError(f"There are {len(self.document_ids)} document ids for {len(lengths)} documents.")
@@ -114,7 +116,8 @@ class Corpus:
         shape = (int(expected[-1]), len(self.lf_names))
         if self.weak_labels.shape != shape:
             raise DataError(
-                f"The weak labels have shape {self.weak_labels.shape}; {shape[0]} tokens and {shape[1]} LFs need {shape}."
+                f"The weak labels have shape {self.weak_labels.shape}; {shape[0]} tokens and {shape[1]} LFs "
+                f"need {shape}."
             )
         if self.gold is not None and self.gold.shape != shape[:1]:
             raise DataError(
@@ -127,9 +130,9 @@ class Corpus:
             token, column = np.argwhere(outside)[0]
             document = self.document_index[token]
             raise DataError(
-                f"Document {self.document_ids[document]!r}, {_who(names[column])}, token {token - self.offsets[document]}: "
-                f"{ids[token, column]} is not a label id; the {len(self.label_set)} labels have the ids "
-                f"{lowest} to {len(self.label_set) - 1}."
+                f"Document {self.document_ids[document]!r}, {_who(names[column])}, "
+                f"token {token - self.offsets[document]}: {ids[token, column]} is not a label id; "
+                f"the {len(self.label_set)} labels have the ids {lowest} to {len(self.label_set) - 1}."
             )
 
     @property
@@ -159,7 +162,7 @@ class Corpus:
         return index
 
     def select_lfs(self, names: Iterable[str]) -> Corpus:
-        """The corpus with some LFs only, in the order given; :class:`DataError` for an unknown name, or none."""
+        """Some LFs only, in the order given; :class:`DataError` for none or an unknown one."""
         names = (names,) if isinstance(names, str) else tuple(names)
         if not names:
             raise DataError("No LF was chosen; name at least one.")
@@ -173,7 +176,7 @@ class Corpus:
         return replace(self, lf_names=names, weak_labels=columns, report=self.report.only(names))
 
     def select_documents(self, indices: Sequence[int] | NDArray[np.integer]) -> Corpus:
-        """The corpus with some documents only, in the order given; :class:`DataError` for a number outside 0 ... B - 1."""
+        """Some documents only, in the order given; :class:`DataError` for one that is not there."""
         chosen = np.asarray(indices, np.int64).reshape(-1)
         for number in chosen[(chosen < 0) | (chosen >= self.num_documents)][:1]:
             raise DataError(
@@ -184,11 +187,11 @@ class Corpus:
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][chosen] - offsets[:-1], lengths)
         return replace(
             self,
-            tokens=tuple(self.tokens[m] for m in chosen),
+            tokens=tuple(self.tokens[m] for m in chosen.tolist()),
             offsets=offsets,
             weak_labels=self.weak_labels[rows],
             gold=None if self.gold is None else self.gold[rows],
-            document_ids=tuple(self.document_ids[m] for m in chosen),
+            document_ids=tuple(self.document_ids[m] for m in chosen.tolist()),
         )
 
     def without_gold(self) -> Corpus:
@@ -236,15 +239,17 @@ class Corpus:
         """A corpus from Python lists.
 
         :param tokens: the words of each document.
-        :param weak_spans: ``weak_spans[document][lf]`` is a list of (start, end, type); tokens outside are O. None: the LF
-            abstained on the whole document.
+        :param weak_spans: ``weak_spans[document][lf]`` is a list of (start, end, type); tokens outside are
+            O. None: the LF abstained on the whole document.
         :param gold_spans: ``gold_spans[document]``, likewise.
         :param document_ids: names of the documents; "0", "1", ... if not given.
-        :raises DataError: for spans outside their document, types outside the set, or lists of different lengths.
+        :raises DataError: for spans outside their document, types outside the set, or lists of different
+            lengths.
         """
         if len(weak_spans) != len(tokens) or (gold_spans is not None and len(gold_spans) != len(tokens)):
             raise DataError(
-                f"There must be one list of weak spans (and of gold spans) for each of {len(tokens)} documents."
+                "There must be one list of weak spans, and of gold spans if any, for each of the "
+                f"{len(tokens)} documents."
             )
         if document_ids is not None and len(document_ids) != len(tokens):
             raise DataError(f"There are {len(document_ids)} document ids for {len(tokens)} documents.")
@@ -304,8 +309,8 @@ class CorpusSplits:
 class CorpusBuilder:
     """Takes documents one by one, as lists out of a file, checks them, and packs them into a :class:`Corpus`.
 
-    A *column* is what one LF (or a human) says about one document: a list of ``[start, end, type]``, with O outside them; a
-    list of T BIO names, with None where the LF abstains; or None if it abstains throughout.
+    A *column* is what one LF (or a human) says about one document: a list of ``[start, end, type]``, with O
+    outside them; a list of T BIO names, with None where the LF abstains; or None if it abstains throughout.
 
     :param source: the file, for messages.
     :param has_gold: whether every document comes with gold labels.
@@ -324,7 +329,7 @@ class CorpusBuilder:
         self._repaired: dict[str, int] = {}
 
     def add(self, name: str, tokens: Sequence[str], weak: Sequence[Any], gold: Any = None) -> None:
-        """Append a document; :class:`DataError`, naming source, document and LF, for whatever is wrong with it."""
+        """Append a document; :class:`DataError` names source, document and LF if anything is wrong."""
         where = f"{self._source}document {name!r}"
         if not isinstance(tokens, Sequence) or isinstance(tokens, str) or not set(map(type, tokens)) <= {str}:
             raise DataError(f"{where}: its tokens must be a list of strings.")
@@ -333,7 +338,8 @@ class CorpusBuilder:
                 f"{len(weak)} LFs" if isinstance(weak, (list, tuple)) else f"the kind {type(weak).__name__}"
             )
             raise DataError(
-                f"{where}: its weak labels are of {there}, where those of {len(self.lf_names)} LFs are expected."
+                f"{where}: its weak labels are of {there}, where those of {len(self.lf_names)} LFs are "
+                "expected."
             )
         if self.has_gold and gold is None:
             raise DataError(f"{where}: it has no gold labels, while other documents have them.")
@@ -389,8 +395,8 @@ class CorpusBuilder:
             start, end, kind = span
             if kind not in types:
                 raise DataError(
-                    f"{where}, {_who(who)}: the label {kind!r} of the span {list(span)} is not among the entity types "
-                    f"{', '.join(types)}."
+                    f"{where}, {_who(who)}: the label {kind!r} of the span {list(span)} is not among the "
+                    f"entity types {', '.join(types)}."
                 )
             if not 0 <= start < end <= length:
                 raise DataError(

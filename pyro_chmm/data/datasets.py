@@ -1,4 +1,4 @@
-"""Data sets by name or path: where their files are looked for, how they are fetched and checked, and how they become corpora."""
+"""Data sets by name or path: where their files are looked for, and how they become corpora."""
 
 from __future__ import annotations
 
@@ -51,11 +51,13 @@ def load_dataset(
 ) -> CorpusSplits:
     """Load the splits of a data set.
 
-    :param name_or_path: ``demo``, ``wrench/laptop`` or another name of :func:`list_datasets`; a folder with ``train``,
-        ``valid`` or ``test`` as ``.json`` or ``.jsonl`` and a ``meta.json``; or one such file, which is a single split named
-        after the file (``train`` unless the file is called ``valid`` or ``test``).
+    :param name_or_path: ``demo``, ``wrench/laptop`` or another name of :func:`list_datasets`; a folder with
+        ``train``, ``valid`` or ``test`` as ``.json`` or ``.jsonl`` and a ``meta.json``; or one such file,
+        which is a single split named after the file (``train`` unless the file is called ``valid`` or
+        ``test``).
     :param data_root: a folder in which names are looked for before ``$PYRO_CHMM_DATA`` and the user's cache.
-    :param lfs: names of the LFs to keep; "all"; or None for those that ``meta.json`` recommends, or all if it does not.
+    :param lfs: names of the LFs to keep; "all"; or None for those that ``meta.json`` recommends, or all if
+        it does not.
     :param download: fetch a data set that is not found, from its public source.
     :raises DataError: for an unknown name, an unreadable or malformed file, an unknown LF, a failed download.
     """
@@ -99,7 +101,8 @@ def _split_files(folder: Path) -> dict[str, Path]:
         there = [folder / (split + suffix) for suffix in _READERS if (folder / (split + suffix)).is_file()]
         if len(there) > 1:
             raise DataError(f"{folder} holds {there[0].name} and {there[1].name}; keep one of them.")
-        files.update({split: file for file in there})
+        if there:
+            files[split] = there[0]
     return files
 
 
@@ -119,7 +122,7 @@ class _Meta:
 
 
 def _read_meta(file: Path) -> _Meta:
-    """Names of LFs and types; every other key (sizes, counts, scores) is ignored, as they are not always true."""
+    """Names of LFs and types; every other key is ignored, as sizes and counts are not always true."""
     if not file.is_file():
         return _Meta()
     content = expect_mapping(parse_json(read_text(file), file), str(file))
@@ -157,19 +160,20 @@ def _observed_lfs(documents: Mapping[str, Documents]) -> tuple[str, ...]:
 
 
 def _with_names(read: Documents, label_set: LabelSet, lf_names: tuple[str, ...]) -> Corpus:
-    """The corpus of a file; by their names if the file holds them, its LFs are brought into the data set's order."""
+    """The corpus of a file, its LFs in the data set's order if the file names them."""
     if read.lf_names is None:
         if read.weak and read.num_lfs != len(lf_names):
             raise DataError(
-                f"{read.source}: document {read.names[0]!r} has weak labels of {read.num_lfs} LFs, but there are "
-                f"{len(lf_names)} LFs: {', '.join(lf_names)}."
+                f"{read.source}: document {read.names[0]!r} has weak labels of {read.num_lfs} LFs, "
+                f"but the data set has {len(lf_names)}: {', '.join(lf_names)}."
             )
         return read.corpus(label_set, lf_names)
     if not read.lf_names:  # predictions: labels without weak labels
         return read.corpus(label_set, ())
     if set(read.lf_names) != set(lf_names):
         raise DataError(
-            f"{read.source}: its LFs are {', '.join(read.lf_names)}, but the data set's are {', '.join(lf_names)}."
+            f"{read.source}: its LFs are {', '.join(read.lf_names)}, "
+            f"but the data set's are {', '.join(lf_names)}."
         )
     return read.corpus(label_set, read.lf_names).select_lfs(lf_names)
 
@@ -185,7 +189,8 @@ def _choose_lfs(
 
 
 def find_dataset(name: str, data_root: str | os.PathLike[str] | None = None) -> Path | None:
-    """The first folder that holds a known data set: in ``data_root``, ``$PYRO_CHMM_DATA``, then the user's cache.
+    """The first folder that holds a known data set: in ``data_root``, ``$PYRO_CHMM_DATA``, then the user's
+    cache.
 
     :raises DataError: for an unknown name.
     """
@@ -197,7 +202,7 @@ def find_dataset(name: str, data_root: str | os.PathLike[str] | None = None) -> 
         if (folder / _META).is_file() and _split_files(folder):
             return folder
     cached = _cache() / name
-    # a data set counts as cached when every file of it is there: a download may have been cut short between two
+    # cached means that every file is there: a download may have been cut short between two
     return cached if all((cached / file).is_file() for file in PUBLISHED[name].hashes) else None
 
 

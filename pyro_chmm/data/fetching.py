@@ -1,4 +1,4 @@
-"""Fetches published data sets: a pinned revision, checked hashes, and files that appear whole or not at all."""
+"""Fetches published data sets: a pinned revision, checked hashes, files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from pyro_chmm.progress import task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import httpx
 
 _log = logging.getLogger(__name__)
 
@@ -95,9 +97,11 @@ PUBLISHED: dict[str, PublishedDataset] = {
 
 
 def fetch_files(name: str, folder: Path, base_url: str = SOURCE) -> None:
-    """Fetch the files of a published data set that ``folder`` lacks, and say what the text's terms of use are.
+    """Fetch the files of a published data set that ``folder`` lacks, and say what the text's terms of use
+    are.
 
-    :raises DataError: if the source cannot be reached or answers with an error, or a file is not the one its hash names.
+    :raises DataError: if the source cannot be reached, answers with an error, or sends another file than
+        expected.
     """
     import httpx
 
@@ -141,7 +145,8 @@ def _fetch_file(client: httpx.Client, url: str, target: Path, expected: str) -> 
         found = file_hash(temporary, expected.partition(":")[0])
         if found != expected:
             raise DataError(
-                f"{url} is not the file that was expected: its hash is {found}, not {expected}; nothing was saved."
+                f"{url} is not the file that was expected: its hash is {found}, not {expected}; "
+                "nothing was saved."
             )
         os.replace(temporary, target)
 
@@ -163,5 +168,6 @@ def file_hash(file: Path, kind: str) -> str:
     """``sha256:...`` of a file's bytes, or for the kind ``git`` the id that git gives a blob of them."""
     content = file.read_bytes()
     if kind == "git":
-        return f"git:{hashlib.sha1(b'blob %d' % len(content) + bytes(1) + content, usedforsecurity=False).hexdigest()}"
+        blob = b"blob %d\0" % len(content) + content
+        return f"git:{hashlib.sha1(blob, usedforsecurity=False).hexdigest()}"
     return f"sha256:{hashlib.sha256(content).hexdigest()}"

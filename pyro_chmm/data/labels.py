@@ -1,8 +1,8 @@
 """BIO label sets: names and ids, spans and labels, BIO and IO.
 
-Ids are fixed by position: ``O`` is 0, ``B-`` of entity type ``e`` is ``1 + 2 e`` and ``I-`` of it ``2 + 2 e``; an LF that
-said nothing is :data:`ABSTAIN`, -1. So type, prefix and validity of an id are arithmetic, and whole corpora are worked on
-as packed arrays with ``offsets`` of length B + 1.
+Ids are fixed by position: ``O`` is 0, ``B-`` of entity type ``e`` is ``1 + 2 e`` and ``I-`` of it ``2 + 2
+e``; an LF that said nothing is :data:`ABSTAIN`, -1. So type, prefix and validity of an id are arithmetic,
+and whole corpora are worked on as packed arrays with ``offsets`` of length B + 1.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class LabelSet:
         return ids
 
     def decode_spans(self, ids: NDArray[np.integer]) -> list[Span]:
-        """Spans of one document, strictly: a span starts at ``B-X`` and goes on over ``I-X``; a stray ``I-X`` is none.
+        """Spans of one document, strictly: each starts at ``B-X`` and goes on over ``I-X``.
 
-        :param ids: (T,) label ids; abstentions count as O.
+        :param ids: (T,) label ids; abstentions count as O, and so does a stray ``I-X``.
         """
         found = find_spans(ids, np.array([0, len(ids)]))
         names = self.entity_types
@@ -141,7 +141,7 @@ class LabelSet:
 
     @staticmethod
     def to_io(ids: NDArray[np.integer]) -> Ids:
-        """Drop the prefixes: O stays 0, ``B-`` and ``I-`` of type e become e + 1, an abstention stays -1; any shape."""
+        """Drop the prefixes, in any shape: O stays 0, ``B-`` and ``I-`` of type e become e + 1, -1 stays."""
         ids = np.asarray(ids)
         return np.where(ids == ABSTAIN, ABSTAIN, (ids + 1) // 2).astype(np.int16)
 
@@ -161,7 +161,7 @@ class LabelSet:
 
     @cached_property
     def allowed_transitions(self) -> NDArray[np.bool_]:
-        """(L, L) bool, (from, to): whether BIO allows the step. Only ``B-X`` and ``I-X`` may go on to ``I-X``."""
+        """(L, L) bool, (from, to): whether BIO allows it. Only ``B-X`` and ``I-X`` may go on to ``I-X``."""
         ids = np.arange(len(self))
         inside = (ids > 0) & (ids % 2 == 0)
         types = (ids + 1) // 2
@@ -177,7 +177,7 @@ class LabelSet:
 
 
 def _continues(ids: NDArray[np.integer], offsets: NDArray[np.int64] | None) -> NDArray[np.bool_]:
-    """(N,) bool: whether a token is ``I-X`` and the one before it, in the same document, is ``B-X`` or ``I-X``."""
+    """(N,) bool: whether a token is ``I-X`` and the one before, in its document, ``B-X`` or ``I-X``."""
     result = np.zeros(len(ids), bool)
     result[1:] = (ids[1:] > 0) & (ids[1:] % 2 == 0) & ((ids[1:] + 1) // 2 == (ids[:-1] + 1) // 2)
     if offsets is not None:
@@ -203,9 +203,11 @@ def find_spans(ids: NDArray[np.integer], offsets: NDArray[np.int64], lenient: bo
 
 
 def resolve_overlaps(spans: Iterable[Span]) -> tuple[list[Span], int]:
-    """Spans of one LF in one document, without overlaps: the longest first, then the leftmost, then the first named.
+    """Spans of one LF in one document, without overlaps: the longest first, then the leftmost.
 
-    :returns: the spans kept, from left to right, and the number dropped; a repetition of a span is no overlap.
+    Of two types for one stretch, the first named is kept; a repetition of a span is no overlap.
+
+    :returns: the spans kept, from left to right, and the number dropped.
     """
     unique = list(dict.fromkeys(spans))
     kept: list[Span] = []

@@ -1,7 +1,7 @@
 """Precision, recall and F1 of entities: the one place that scores labels.
 
-Equal to seqeval's ``mode="strict", scheme=IOB2`` and to its default, which tests check on random labels; computed on packed
-ids without a Python loop, because training scores the validation split after every epoch.
+Equal to seqeval's ``mode="strict", scheme=IOB2`` and to its default, which tests check on random labels;
+computed on packed ids without a Python loop, because training scores the validation split after every epoch.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def score(
     :param gold_ids: (N,) label ids.
     :param predicted_ids: (N,) label ids; abstentions count as O.
     :param offsets: (B + 1,) where each document starts.
-    :param mode: "strict": a span starts at ``B-X`` only (IOB2). "lenient": at an ``I-X`` that goes on no span, too.
+    :param mode: "strict": a span starts at ``B-X`` only (IOB2). "lenient": at an ``I-X`` that goes on no
+        span, too.
     :raises DataError: if the shapes differ.
     """
     gold, predicted, right = _matched(gold_ids, predicted_ids, offsets, mode)
@@ -85,8 +86,8 @@ def _matched(
     """Gold spans, predicted spans, and which of the latter are among the former."""
     if np.shape(gold_ids) != np.shape(predicted_ids) or np.shape(gold_ids) != (int(offsets[-1]),):
         raise DataError(
-            f"Gold labels of shape {np.shape(gold_ids)} and predicted ones of {np.shape(predicted_ids)} cannot be compared: "
-            f"both must cover the {int(offsets[-1])} tokens."
+            f"Gold labels of shape {np.shape(gold_ids)} and predicted ones of {np.shape(predicted_ids)} "
+            f"cannot be compared: both must cover the {int(offsets[-1])} tokens."
         )
     if mode not in ("strict", "lenient"):
         raise DataError(f"The scoring mode is {mode!r}; it must be strict or lenient.")

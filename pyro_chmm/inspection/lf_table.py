@@ -15,7 +15,8 @@ from pyro_chmm.data.scoring import score
 
 @dataclass(frozen=True)
 class LFRow:
-    """One LF. An LF *fires* at a token if it says neither O nor nothing there; shares are in percent of all N tokens.
+    """One LF. An LF *fires* at a token if it says neither O nor nothing there; shares are in percent of all
+    N tokens.
 
     So ``coverage >= overlaps >= conflicts`` of either kind, and a token may be in both kinds of conflict.
     """

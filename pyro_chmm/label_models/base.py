@@ -15,7 +15,7 @@ from pyro_chmm.errors import DataError
 
 
 class LabelModel(ABC):
-    """Turns the weak labels of a corpus into labels and a posterior; gold labels are looked at only to score."""
+    """Turns the weak labels of a corpus into labels and a posterior; looks at gold labels only to score."""
 
     @abstractmethod
     def fit(self, train: Corpus, valid: Corpus | None = None) -> Self:
@@ -23,7 +23,7 @@ class LabelModel(ABC):
 
     @abstractmethod
     def predict_ids(self, corpus: Corpus) -> Ids:
-        """(N,) label ids, valid BIO, of the packed tokens."""
+        """(N,) label ids of the packed tokens."""
 
     @abstractmethod
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.floating]]:
@@ -35,7 +35,7 @@ class LabelModel(ABC):
         return [names[corpus.document_slice(number)] for number in range(corpus.num_documents)]
 
     def score(self, corpus: Corpus) -> Score:
-        """Strict precision, recall and F1 against the gold labels; :class:`DataError` if the corpus has none."""
+        """Strict precision, recall and F1 against the gold labels; :class:`DataError` if there are none."""
         if corpus.gold is None:
             raise DataError("The corpus has no gold labels to score against.")
         return score(corpus.label_set, corpus.gold, self.predict_ids(corpus), corpus.offsets)

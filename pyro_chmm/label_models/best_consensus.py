@@ -13,7 +13,8 @@ from pyro_chmm.errors import DataError
 def best_consensus_ids(corpus: Corpus) -> Ids:
     """(N,) at each token the gold label, prefix and all, where at least one LF says it, and O elsewhere.
 
-    The choice is by token, so a span of which the LFs know a part only may come out cut: its precision need not be 100.
+    The choice is by token, so a span of which the LFs know a part only may come out cut: its precision need
+    not be 100.
 
     :raises DataError: if the corpus has no gold labels.
     """
@@ -23,7 +24,7 @@ def best_consensus_ids(corpus: Corpus) -> Ids:
 
 
 def best_consensus(corpus: Corpus) -> Score:
-    """Strict score of :func:`best_consensus_ids`: what choosing among the LFs, token by token, could reach."""
+    """Strict score of :func:`best_consensus_ids`: what choosing among the LFs, by token, could reach."""
     return score(corpus.label_set, _gold(corpus), best_consensus_ids(corpus), corpus.offsets)
 
 

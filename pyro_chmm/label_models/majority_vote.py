@@ -16,12 +16,14 @@ from pyro_chmm.label_models.base import LabelModel
 class MajorityVote(LabelModel):
     """At each token, the label that most LFs vote for.
 
-    An LF that says O votes only where no LF says anything else: most LFs look for one kind of entity, and their O is no
-    opinion on the others. Where every LF abstains, the label is O.
+    An LF that says O votes only where no LF says anything else: most LFs look for one kind of entity, and
+    their O is no opinion on the others. Where every LF abstains, the label is O.
 
-    :param space: "io" (the benchmark's way): prefixes are dropped before the vote, and adjacent tokens that win the same
-        type become one span. "bio": ``B-X`` and ``I-X`` are different candidates; the winners need not be valid BIO.
-    :param ties: "first": the first of the tied labels, in the label set's order. "random": one of them, by ``seed``.
+    :param space: "io" (the benchmark's way): prefixes are dropped before the vote, and adjacent tokens that
+        win the same type become one span. "bio": ``B-X`` and ``I-X`` are different candidates; the winners
+        need not be valid BIO.
+    :param ties: "first": the first of the tied labels, in the label set's order. "random": one of them, by
+        ``seed``.
     :param seed: of the random ties; the same corpus gets the same labels at every call.
     :raises ConfigError: for another space or way with ties.
     """
@@ -46,8 +48,8 @@ class MajorityVote(LabelModel):
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.floating]]:
         """For each document (T, L) shares of the votes, float64; rows sum to 1.
 
-        In the IO space, the share of a type belongs to its ``I-`` where the token before won the same type, else to its
-        ``B-``: the labels that :meth:`predict_ids` would give.
+        In the IO space, the share of a type belongs to its ``I-`` where the token before won the same type,
+        else to its ``B-``: the labels that :meth:`predict_ids` would give.
         """
         counts = self._counts(corpus)
         shares = counts / counts.sum(axis=1, keepdims=True)
@@ -59,9 +61,7 @@ class MajorityVote(LabelModel):
         """(N, candidates) votes; the candidates are O and the types, or the L labels."""
         labels = corpus.label_set
         candidates = len(labels.entity_types) + 1 if self.space == "io" else len(labels)
-        counts = np.zeros(
-            (corpus.num_tokens, candidates + 1), np.int32
-        )  # the last column is that of the id -1
+        counts = np.zeros((corpus.num_tokens, candidates + 1), np.int32)  # the last column is that of -1
         rows = np.arange(corpus.num_tokens)
         for column in corpus.weak_labels.T:
             counts[rows, LabelSet.to_io(column) if self.space == "io" else column] += 1
@@ -73,12 +73,11 @@ class MajorityVote(LabelModel):
 
     def _winners(self, counts: NDArray[np.int32]) -> NDArray[np.int64]:
         """(N,) candidates with the most votes."""
-        if self.ties == "first":
-            return counts.argmax(axis=1)
-        noise: NDArray[Any] = np.random.default_rng(self.seed).random(
-            counts.shape
-        )  # below 1: it decides ties only
-        return (counts + noise).argmax(axis=1)
+        preference: NDArray[Any] = counts
+        if self.ties == "random":
+            preference = counts + np.random.default_rng(self.seed).random(counts.shape)  # decides ties only
+        winners: NDArray[np.int64] = preference.argmax(axis=1)
+        return winners
 
     def _labels(self, corpus: Corpus, winners: NDArray[np.int64]) -> Ids:
         return LabelSet.from_io(winners, corpus.offsets) if self.space == "io" else winners.astype(np.int16)

@@ -1,6 +1,7 @@
 """File formats: each module reads a file into :class:`Documents` and writes a corpus.
 
-``wrench`` (``.json``, both layouts) and ``jsonl`` (one document a line). A reader checks what belongs to its layout;
+``wrench`` (``.json``, both layouts) and ``jsonl`` (one document a line). A reader checks what belongs to its
+layout;
 :class:`Documents` then becomes a corpus with the label set and LF names of the data set.
 """
 
@@ -39,7 +40,7 @@ class Documents:
         return len(self.weak[0]) if self.weak else 0
 
     def entity_types(self) -> set[str]:
-        """The types that occur in weak or gold labels, malformed ones left out: for files without a list of types."""
+        """The types that occur in weak or gold labels, for files without a list of types."""
         columns = [column for columns in self.weak for column in columns] + (self.gold or [])
         types: set[str] = set()
         for column in columns:
@@ -61,7 +62,7 @@ class Documents:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, with or without a byte order mark; :class:`DataError` if that cannot be had."""
+    """The text of a UTF-8 file, with or without a byte order mark; :class:`DataError` if there is none."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -71,7 +72,8 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str, source: Path, line: int | None = None) -> Any:
-    """The value of a JSON text; :class:`DataError` with line and column if it is malformed or names a key twice.
+    """The value of a JSON text; :class:`DataError` with line and column if it is malformed or names a key
+    twice.
 
     :param line: the number of the text's first line in the file, if it is not the whole file.
     """
@@ -129,7 +131,7 @@ def _kind(value: Any) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[str]]:
-    """A text file that takes its place in one step when the block ends well, and leaves nothing behind when it does not."""
+    """A text file that takes its place in one step if the block ends well, and else leaves nothing."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

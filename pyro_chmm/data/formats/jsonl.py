@@ -1,11 +1,13 @@
 """One document a line, as JSON: what ``predict`` writes, and a corpus that can say "abstain".
 
-``{"id": "0", "tokens": [...], "labels": [...], "posterior": [...], "weak_labels": {...}}``, all but ``tokens`` optional:
+``{"id": "0", "tokens": [...], "labels": [...], "posterior": [...], "weak_labels": {...}}``, all but
+``tokens`` optional:
 
 * ``labels``: T BIO names; read as the gold labels;
-* ``posterior``: for each token the labels' probabilities, ``{"O": 0.9, "B-X": 0.1}``; those that round to 0 are left out;
-* ``weak_labels``: for each LF, by name, a list of ``[start, end, type]`` (O outside them), or T BIO names with null where it
-  abstains, or null if it abstains on the whole document.
+* ``posterior``: for each token the labels' probabilities, ``{"O": 0.9, "B-X": 0.1}``; those that round to 0
+  are left out;
+* ``weak_labels``: for each LF, by name, a list of ``[start, end, type]`` (O outside them), or T BIO names
+  with null where it abstains, or null if it abstains on the whole document.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from pyro_chmm.data.formats import (
     read_text,
     write_lines,
 )
-from pyro_chmm.data.labels import ABSTAIN
+from pyro_chmm.data.labels import ABSTAIN, Ids, LabelSet, O
 from pyro_chmm.errors import DataError
 
 _DIGITS = 6
@@ -38,7 +40,8 @@ _DIGITS = 6
 def read(path: Path) -> Documents:
     """Read a file; :class:`DataError` names file, line or document for whatever is wrong."""
     names: list[str] = []
-    tokens, weak, golds = [], [], []
+    tokens, golds = [], []
+    weak: list[Sequence[Any]] = []
     lf_names: tuple[str, ...] | None = None
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
@@ -55,16 +58,13 @@ def read(path: Path) -> Documents:
         if set(lf_names) != set(columns):
             there = ", ".join(columns) or "none"
             raise DataError(
-                f"{where}: it has weak labels of the LFs {there}, but document {names[0]!r} of {_list(lf_names)}."
+                f"{where}: it has weak labels of the LFs {there}, "
+                f"but document {names[0]!r} of {', '.join(lf_names) or 'none'}."
             )
         names.append(name)
         weak.append([columns[lf] for lf in lf_names])
         golds.append(document.get("labels"))
     return Documents(path, names, tokens, weak, collect_gold(golds, names, path), lf_names or ())
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
 
 
 def write_predictions(
@@ -96,16 +96,14 @@ def write_predictions(
 
 def write(path: Path, corpus: Corpus) -> None:
     """Write a corpus with all that it holds, one document a line, in one step."""
-    names = {ABSTAIN: None, **dict(enumerate(corpus.label_set.names))}
-    columns = [[names[id] for id in column] for column in corpus.weak_labels.T.tolist()]
-    gold = None if corpus.gold is None else [names[id] for id in corpus.gold.tolist()]
     lines = []
     for number in range(corpus.num_documents):
         document, span = _document(corpus, number), corpus.document_slice(number)
-        if gold is not None:
-            document["labels"] = gold[span]
+        if corpus.gold is not None:
+            document["labels"] = [corpus.label_set.names[id] for id in corpus.gold[span].tolist()]
         document["weak_labels"] = {
-            lf: _compact(column[span]) for lf, column in zip(corpus.lf_names, columns, strict=True)
+            lf: _column(ids, corpus.label_set)
+            for lf, ids in zip(corpus.lf_names, corpus.weak_labels[span].T, strict=True)
         }
         lines.append(json.dumps(document, ensure_ascii=False))
     write_lines(path, lines)
@@ -115,11 +113,15 @@ def _document(corpus: Corpus, number: int) -> dict[str, Any]:
     return {"id": corpus.document_ids[number], "tokens": list(corpus.tokens[number])}
 
 
-def _compact(labels: list[str | None]) -> list[str | None] | None:
-    """A column as it is written: O throughout is a list of no spans, an abstention throughout is null."""
-    if labels and all(label is None for label in labels):
+def _column(ids: Ids, label_set: LabelSet) -> list[Any] | None:
+    """A column as it is written: as spans if they say it all, else as names, with null for an abstention."""
+    if len(ids) and (ids == ABSTAIN).all():
         return None
-    return labels if any(label != "O" for label in labels) else []
+    spans = [list(span) for span in label_set.decode_spans(ids)]
+    inside = sum(end - start for start, end, _ in spans)
+    if inside == (ids != O).sum():
+        return spans
+    return [None if id == ABSTAIN else label_set.names[id] for id in ids.tolist()]
 
 
 def _posterior(corpus: Corpus, number: int, probabilities: NDArray[np.floating]) -> list[dict[str, float]]:

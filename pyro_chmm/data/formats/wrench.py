@@ -2,7 +2,8 @@
 
 Two layouts share the file names and are told apart by content:
 
-* spans (the authors of Sparse-CHMM): ``weak_labels[lf]`` is a list of ``[start, end, type]``, and so is ``label``;
+* spans (the authors of Sparse-CHMM): ``weak_labels[lf]`` is a list of ``[start, end, type]``, and so is
+  ``label``;
 * BIO (Wrench): ``weak_labels[token][lf]`` is a label's name, and ``label[token]`` too.
 
 In both, ``data.text`` is the list of words, and an LF that marks nothing at a token says O there.
@@ -11,6 +12,7 @@ In both, ``data.text`` is the list of words, and an LF that marks nothing at a t
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +35,8 @@ from pyro_chmm.errors import DataError
 def read(path: Path) -> Documents:
     """Read a file of either layout; :class:`DataError` names file and document for whatever is wrong."""
     content = expect_mapping(parse_json(read_text(path), path), str(path))
-    names, tokens, weak, golds = list(content), [], [], []
+    names, tokens, golds = list(content), [], []
+    weak: list[Sequence[Any]] = []
     for name, document in content.items():
         where = f"{path}: document {name!r}"
         fields = expect_mapping(document, where)
@@ -49,7 +52,8 @@ def read(path: Path) -> Documents:
     for name, columns in zip(names, weak, strict=True):
         if len(columns) != len(weak[0]):
             raise DataError(
-                f"{path}: document {name!r} has weak labels of {len(columns)} LFs, but document {names[0]!r} of {len(weak[0])}."
+                f"{path}: document {name!r} has weak labels of {len(columns)} LFs, "
+                f"but document {names[0]!r} of {len(weak[0])}."
             )
     return Documents(path, names, tokens, weak, collect_gold(golds, names, path), None)
 
@@ -60,11 +64,11 @@ def _is_row(entry: Any) -> bool:
 
 
 def _columns_of_rows(
-    weak: list[Any], tokens: list[list[Any]], names: list[str], path: Path
-) -> list[list[Any]]:
-    """From ``[token][lf]`` to ``[lf][token]``; a document without tokens takes the LFs' number from the others."""
+    weak: list[Sequence[Any]], tokens: list[list[Any]], names: list[str], path: Path
+) -> list[Sequence[Any]]:
+    """From ``[token][lf]`` to ``[lf][token]``; a document without tokens has as many LFs as the others."""
     num_lfs = max(len(row) for rows in weak for row in rows if isinstance(row, list))
-    result = []
+    result: list[Sequence[Any]] = []
     for name, words, rows in zip(names, tokens, weak, strict=True):
         where = f"{path}: document {name!r}"
         if len(rows) != len(words):
