@@ -1,0 +1,71 @@
+"""``pyro-chmm fit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pyro_chmm.presets import preset_names
+
+from .options import (
+    CommandWithHyperparameters,
+    command_line,
+    data_options,
+    hyperparameter_options,
+    terminal_options,
+)
+from .tables import echo_table, score_cells
+
+if TYPE_CHECKING:
+    from pyro_chmm.label_models.runs import Run
+
+
+@click.command(cls=CommandWithHyperparameters)
+@data_options
+@click.option("--train-split", default="train", show_default=True, help="The split to learn from.")
+@click.option("--out", type=click.Path(path_type=Path), help="The run folder.  [default: runs/NAME]")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace the run that the folder holds, once this one is complete."
+)
+@click.option(
+    "--preset",
+    type=click.Choice(preset_names()),
+    default="default",
+    show_default=True,
+    help="Hyper-parameters to start from.",
+)
+@click.option("--device", default="cpu", show_default=True, help="Where to train: cpu or cuda.")
+@terminal_options
+@hyperparameter_options
+def fit(**options: Any) -> None:
+    """Train a label model and label every split.
+
+    The run folder gets the model, its scores, the labels with their posterior, the log, and all it takes to
+    repeat the run.
+    """
+    from pyro_chmm import progress
+    from pyro_chmm.label_models import runs
+
+    settings = runs.RunSettings(command=command_line(), **options)
+    with progress.shown():
+        run = runs.fit(settings)
+    _echo_run(run)
+
+
+def _echo_run(run: Run) -> None:
+    metrics = run.metrics
+    lines = {f"stage {stage}": scores for stage, scores in metrics["stages"].items()}
+    kept = f"stage {run.best_stage}"
+    rows = [[f"{name} (kept)" if name == kept else name, scores] for name, scores in lines.items()]
+    rows += [
+        ["majority vote", metrics["majority_vote"]],
+        ["best consensus (oracle)", metrics["best_consensus"]],
+    ]
+    echo_table(
+        "Strict precision, recall and F1, in percent",
+        ["", "valid P", "R", "F1", "test P", "R", "F1"],
+        [[name, *score_cells(scores["valid"]), *score_cells(scores["test"])] for name, scores in rows],
+    )
+    click.echo(f"The run is in {run.directory}.")

@@ -1,0 +1,329 @@
+"""Runs: train into a folder that holds all there is to know; predict and score from such a folder."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import logging
+import platform
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyro_chmm._version import __version__
+from pyro_chmm.data.corpus import Corpus, CorpusSplits
+from pyro_chmm.data.datasets import load_dataset
+from pyro_chmm.data.formats.jsonl import write_predictions
+from pyro_chmm.data.labels import ABSTAIN
+from pyro_chmm.data.scoring import Score, score, score_by_type
+from pyro_chmm.errors import DataError
+from pyro_chmm.label_models.best_consensus import best_consensus
+from pyro_chmm.label_models.majority_vote import MajorityVote
+from pyro_chmm.label_models.run_folder import CONFIG, HISTORY, METRICS, PREDICTIONS, RunFolder
+from pyro_chmm.label_models.sparse_chmm import SparseCHMM
+
+logger = logging.getLogger(__name__)
+
+SCORED_SPLITS = ("valid", "test")
+HISTORY_COLUMNS = (
+    "stage",
+    "epoch",
+    "loss",
+    "elbo",
+    "evidence",
+    "kl",
+    "valid_f1",
+    "valid_precision",
+    "valid_recall",
+    "seconds",
+)
+_PACKAGES = ("torch", "pyro-ppl", "numba", "numpy", "transformers", "safetensors", "seqeval")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a run is made of.
+
+    :param data: name of a data set, or path to one.
+    :param out: the run folder; by default ``runs/`` and the last part of the data set's name.
+    :param lfs: None for the recommended LFs, ``"all"``, or names.
+    :param train_split: the split to learn from.
+    :param hyperparameters: fields of ``SparseCHMMConfig`` that differ from the preset.
+    :param command: the command as given, for the record.
+    """
+
+    data: str
+    out: Path | None = None
+    overwrite: bool = False
+    data_root: Path | None = None
+    lfs: Sequence[str] | str | None = None
+    train_split: str = "train"
+    preset: str = "default"
+    device: str = "cpu"
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+
+    @property
+    def directory(self) -> Path:
+        """Where the run folder goes."""
+        return Path("runs", Path(self.data).resolve().stem) if self.out is None else self.out
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, what its ``metrics.json`` holds, and the stage whose weights were kept."""
+
+    directory: Path
+    metrics: dict[str, Any]
+    best_stage: int
+
+
+def fit(settings: RunSettings) -> Run:
+    """Train on a data set and write the run folder, complete or not at all (see :class:`RunFolder`).
+
+    :raises PyroCHMMError: for whatever of the settings or the data cannot be used.
+    """
+    started, clock = datetime.now(UTC), time.perf_counter()
+    directory = settings.directory
+    with RunFolder(directory, overwrite=settings.overwrite) as folder:
+        logger.debug("Command: %s", settings.command)
+        splits = load_dataset(settings.data, data_root=settings.data_root, lfs=settings.lfs)
+        train = train_corpus(splits, settings.train_split)
+        model = SparseCHMM(preset=settings.preset, device=settings.device, **settings.hyperparameters)
+        folder.keep_log()
+        model.fit(train, valid=splits.get("valid"))
+
+        metrics: dict[str, Any] = {"stages": stage_scores(model, splits)}
+        model.save(folder.path)
+        write_history(model.history_, folder.path / HISTORY)
+        metrics |= _write_predictions(model, splits, folder.path / PREDICTIONS)
+        metrics["majority_vote"] = _scores(splits, lambda corpus: MajorityVote().fit(corpus).score(corpus))
+        metrics["best_consensus"] = _scores(splits, best_consensus)
+        metrics["seconds_per_epoch"] = dict(model.seconds_per_epoch_)
+        metrics["seconds_total"] = time.perf_counter() - clock
+        metrics["peak_rss_mb"] = peak_rss_mb()
+        _write_json(folder.path / METRICS, metrics)
+        record = {"started": started.isoformat(timespec="seconds"), "best_stage": model.best_stage_}
+        _add_run(folder.path / CONFIG, settings, splits, record)
+        logger.debug("Finished in %.1f s.", metrics["seconds_total"])
+        folder.commit()
+    return Run(directory, metrics, model.best_stage_)
+
+
+def train_corpus(splits: CorpusSplits, name: str) -> Corpus:
+    """The split to learn from.
+
+    :raises DataError: when there is no such split, naming those there are.
+    """
+    corpus = splits.get(name)
+    if corpus is None:
+        there = ", ".join(splits.splits)
+        raise DataError(
+            f"{splits.name} has no split {name!r} here, only {there}: learn from another one, as with "
+            f"--train-split {next(iter(splits.splits), 'train')}."
+        )
+    return corpus
+
+
+def predict(
+    model_directory: Path,
+    data: str,
+    out: Path,
+    *,
+    data_root: Path | None = None,
+    split: str | None = None,
+    device: str = "cpu",
+) -> int:
+    """Label a split with a saved model and write tokens, labels and posterior to ``out``, in one step.
+
+    :param split: may be left out where the data has one split.
+    :returns: the number of documents.
+    :raises PyroCHMMError: for a model or data that cannot be used.
+    """
+    model = SparseCHMM.load(model_directory, device=device)
+    splits = load_dataset(data, data_root=data_root, lfs="all")
+    if split is None and len(splits.splits) != 1:
+        raise DataError(f"{splits.name} has the splits {', '.join(splits.splits)}; choose one with --split.")
+    corpus = _as_known_to(model, splits[next(iter(splits.splits)) if split is None else split])
+    write_predictions(out, corpus, model.predict_ids(corpus), model.predict_proba(corpus))
+    return corpus.num_documents
+
+
+def evaluate(
+    model_directory: Path,
+    data: str,
+    *,
+    data_root: Path | None = None,
+    split: str = "test",
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Strict scores of a saved model on a split with gold labels, in all and by type, and of its rivals.
+
+    :returns: ``{"split", "f1", "precision", "recall", "by_type": {type: {...}}, "majority_vote": {...},
+        "best_consensus": {...}}``, in percent.
+    :raises PyroCHMMError: for a model or data that cannot be used.
+    """
+    model = SparseCHMM.load(model_directory, device=device)
+    splits = load_dataset(data, data_root=data_root, lfs="all")
+    corpus = _as_known_to(model, splits[split])
+    if corpus.gold is None:
+        raise DataError(
+            f"{splits.name}, split {split}, has no gold labels to compare with; label it with predict."
+        )
+    ids = model.predict_ids(corpus)
+    by_type = score_by_type(corpus.label_set, corpus.gold, ids, corpus.offsets)
+    return {
+        "split": split,
+        **score_record(score(corpus.label_set, corpus.gold, ids, corpus.offsets)),
+        "by_type": {name: score_record(value) for name, value in by_type.items()},
+        "majority_vote": score_record(MajorityVote().fit(corpus).score(corpus)),
+        "best_consensus": score_record(best_consensus(corpus)),
+    }
+
+
+def _as_known_to(model: SparseCHMM, corpus: Corpus) -> Corpus:
+    """The corpus with the model's LFs and labels: a file that lists no entity types may lack some of them.
+
+    :raises DataError: where an LF is missing or an entity type is new to the model.
+    """
+    assert model.label_set is not None, "a loaded model is fitted"
+    corpus = corpus.select_lfs(model.lf_names)
+    if corpus.label_set == model.label_set:
+        return corpus
+    new = [name for name in corpus.label_set.entity_types if name not in model.label_set.entity_types]
+    if new:
+        known = ", ".join(model.label_set.entity_types)
+        raise DataError(f"The data has the entity type {new[0]!r}; the model was fitted with {known}.")
+    ids = [model.label_set.id(name) for name in corpus.label_set.names]
+    table = np.array([*ids, ABSTAIN], np.int16)  # the last one is reached by -1
+    return replace(
+        corpus,
+        label_set=model.label_set,
+        weak_labels=table[corpus.weak_labels],
+        gold=None if corpus.gold is None else table[corpus.gold],
+    )
+
+
+def score_record(result: Score) -> dict[str, float]:
+    """A score as ``metrics.json`` holds it, in percent."""
+    return {"f1": result.f1, "precision": result.precision, "recall": result.recall}
+
+
+def stage_scores(model: SparseCHMM, splits: CorpusSplits) -> dict[str, dict[str, dict[str, float] | None]]:
+    """Strict scores after each stage; the model ends at its best stage."""
+    scores = {}
+    for stage in model.stages_:
+        model.use_stage(stage)
+        scores[str(stage)] = _scores(splits, model.score)
+    model.use_stage(model.best_stage_)
+    return scores
+
+
+def _scores(splits: CorpusSplits, scored: Any) -> dict[str, dict[str, float] | None]:
+    """``scored(corpus)`` for validation and test; None where the split is missing or has no gold labels."""
+    corpora = {name: splits.get(name) for name in SCORED_SPLITS}
+    return {
+        name: None if corpus is None or corpus.gold is None else score_record(scored(corpus))
+        for name, corpus in corpora.items()
+    }
+
+
+def _write_predictions(
+    model: SparseCHMM, splits: CorpusSplits, directory: Path
+) -> dict[str, dict[str, float] | None]:
+    """``{train,valid,test}.jsonl`` of every split there is; returns the scores of validation and test."""
+    directory.mkdir()
+    scores: dict[str, dict[str, float] | None] = dict.fromkeys(SCORED_SPLITS)
+    for name, corpus in splits.splits.items():
+        ids = model.predict_ids(corpus)
+        write_predictions(directory / f"{name}.jsonl", corpus, ids, model.predict_proba(corpus))
+        if name in scores and corpus.gold is not None:
+            scores[name] = score_record(score(corpus.label_set, corpus.gold, ids, corpus.offsets))
+    return scores
+
+
+def write_history(records: Iterable[Any], path: Path) -> None:
+    """``history.csv``: one row an epoch, an empty field where there is no value."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(HISTORY_COLUMNS)
+        for record in records:
+            values = [getattr(record, column) for column in HISTORY_COLUMNS]
+            writer.writerow(["" if value is None else value for value in values])
+
+
+def corpus_hash(corpus: Corpus) -> str:
+    """sha256 of all that a model sees of a corpus: its tokens, LFs, weak labels and gold labels."""
+    digest = hashlib.sha256(corpus.fingerprint().encode())
+    digest.update(json.dumps([corpus.label_set.entity_types, corpus.lf_names]).encode())
+    for ids in (corpus.weak_labels, corpus.gold):
+        digest.update(b"-" if ids is None else ids.astype("<i2").tobytes())
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of everything that shapes a result; None for what is not installed."""
+    found: dict[str, str | None] = {"pyro_chmm": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found["pyro" if package == "pyro-ppl" else package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def peak_rss_mb() -> float | None:
+    """The process's largest resident memory so far, in MB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def _add_run(path: Path, settings: RunSettings, splits: CorpusSplits, record: dict[str, Any]) -> None:
+    """Add to the model's ``config.json`` how it came about, under the key ``run``."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    first = next(iter(splits.splits.values()))
+    config["run"] = {
+        "command": settings.command,
+        "options": {
+            "data": settings.data,
+            "data_root": None if settings.data_root is None else str(settings.data_root),
+            "lfs": settings.lfs,
+            "train_split": settings.train_split,
+            "preset": settings.preset,
+            "device": settings.device,
+            "hyperparameters": dict(settings.hyperparameters),
+        },
+        "data": {
+            "name": splits.name,
+            "entity_types": first.label_set.entity_types,
+            "lf_names": first.lf_names,
+            "splits": {
+                name: {
+                    "documents": corpus.num_documents,
+                    "tokens": corpus.num_tokens,
+                    "sha256": corpus_hash(corpus),
+                }
+                for name, corpus in splits.splits.items()
+            },
+        },
+        "versions": versions(),
+        "platform": platform.platform(),
+        **record,
+    }
+    _write_json(path, config)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
