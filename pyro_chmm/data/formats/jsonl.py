@@ -113,13 +113,12 @@ def _document(corpus: Corpus, number: int) -> dict[str, Any]:
     return {"id": corpus.document_ids[number], "tokens": list(corpus.tokens[number])}
 
 
-def _column(ids: Ids, label_set: LabelSet) -> list[Any] | None:
+def _column(ids: Ids, label_set: LabelSet) -> Sequence[Any] | None:
     """A column as it is written: as spans if they say it all, else as names, with null for an abstention."""
     if len(ids) and (ids == ABSTAIN).all():
         return None
-    spans = [list(span) for span in label_set.decode_spans(ids)]
-    inside = sum(end - start for start, end, _ in spans)
-    if inside == (ids != O).sum():
+    spans = label_set.decode_spans(ids)
+    if sum(end - start for start, end, _ in spans) == (ids != O).sum():
         return spans
     return [None if id == ABSTAIN else label_set.names[id] for id in ids.tolist()]
 
