@@ -390,9 +390,11 @@ class CorpusBuilder:
         types, length = self.label_set.types, len(target)
         spans: list[Span] = []
         for span in column:
-            if not isinstance(span, (list, tuple)) or [type(part) for part in span] != [int, int, str]:
+            if not isinstance(span, (list, tuple)) or len(span) != 3:
                 raise DataError(f"{where}, {_who(who)}: {span!r} is not a span [start, end, type].")
             start, end, kind = span
+            if type(start) is not int or type(end) is not int or type(kind) is not str:
+                raise DataError(f"{where}, {_who(who)}: {span!r} is not a span [start, end, type].")
             if kind not in types:
                 raise DataError(
                     f"{where}, {_who(who)}: the label {kind!r} of the span {list(span)} is not among the "
@@ -435,7 +437,7 @@ def _frozen(values: Any, dtype: Any, what: str) -> NDArray[Any]:
     """A read-only copy; refuses numbers that the conversion would change."""
     given = np.asarray(values)
     copy = np.array(given, dtype=dtype, order="C")
-    if given.size and (given.dtype.kind not in "iub" or not np.array_equal(copy, given)):
+    if given.dtype != copy.dtype and given.size and not (given.dtype.kind in "iu" and (copy == given).all()):
         raise DataError(f"{what} must hold whole numbers that fit {np.dtype(dtype)}, not {given.dtype}.")
     copy.setflags(write=False)
     return copy

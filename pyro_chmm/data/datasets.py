@@ -70,11 +70,18 @@ def load_dataset(
             path = fetch_dataset(name)
         return load_path(path, name, lfs)
     path = Path(name)
-    if not path.exists():
+    if not _exists(path):
         raise DataError(
             f"{name!r} is neither a file or folder nor a known data set; those are {', '.join(_KNOWN)}."
         )
     return load_path(path, name, lfs)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name too long for the file system, for one
+        return False
 
 
 def load_path(path: Path, name: str, lfs: str | Sequence[str] | None = None) -> CorpusSplits:
@@ -133,8 +140,10 @@ def _read_meta(file: Path) -> _Meta:
             continue
         names = expect_list(content[key], f"{file}, {key!r}")
         for name in names:
-            if not isinstance(name, str):
-                raise DataError(f"{file}, {key!r}: {name!r} is not a string.")
+            if not isinstance(name, str) or not name:
+                raise DataError(f"{file}, {key!r}: {name!r} is not a name.")
+            if names.count(name) > 1:
+                raise DataError(f"{file}, {key!r}: {name!r} is listed twice; each may occur once.")
         lists.append(tuple(names))
     meta = _Meta(*lists)
     for name in meta.recommended or ():
@@ -190,13 +199,15 @@ def _choose_lfs(
 
 def find_dataset(name: str, data_root: str | os.PathLike[str] | None = None) -> Path | None:
     """The first folder that holds a known data set: in ``data_root``, ``$PYRO_CHMM_DATA``, then the user's
-    cache.
+    cache; or None.
 
-    :raises DataError: for an unknown name.
+    :raises DataError: for an unknown name, or a ``data_root`` that is no folder.
     """
     _check_name(name)
     if name == "demo":
         return _DEMO
+    if data_root is not None and not Path(data_root).is_dir():
+        raise DataError(f"The data root {os.fspath(data_root)!r} is not a folder.")
     roots = [Path(root) for root in (data_root, os.environ.get("PYRO_CHMM_DATA")) if root]
     for folder in (root / name for root in roots):
         if (folder / _META).is_file() and _split_files(folder):
@@ -215,7 +226,7 @@ def dataset_path(name: str, data_root: str | os.PathLike[str] | None = None) -> 
 
 
 def fetch_dataset(name: str, base_url: str = SOURCE) -> Path:
-    """Fetch a published data set into the user's cache, and return its folder; what is there already stays.
+    """Fetch a published data set into the user's cache, and return its folder; files that are right stay.
 
     :raises DataError: for an unknown name, an unreachable source, or a file with another hash than expected.
     """

@@ -97,8 +97,8 @@ PUBLISHED: dict[str, PublishedDataset] = {
 
 
 def fetch_files(name: str, folder: Path, base_url: str = SOURCE) -> None:
-    """Fetch the files of a published data set that ``folder`` lacks, and say what the text's terms of use
-    are.
+    """Fetch the files of a published data set that ``folder`` lacks or holds changed, and say what the text's
+    terms of use are.
 
     :raises DataError: if the source cannot be reached, answers with an error, or sends another file than
         expected.
@@ -106,8 +106,14 @@ def fetch_files(name: str, folder: Path, base_url: str = SOURCE) -> None:
     import httpx
 
     published = PUBLISHED[name]
+    missing = [
+        file
+        for file, expected in published.hashes.items()
+        if not (folder / file).is_file() or file_hash(folder / file, expected.partition(":")[0]) != expected
+    ]
+    if not missing:
+        return
     _log.warning("Fetching %s: %s; you answer for your use of it.", name, published.terms)
-    missing = [file for file in published.hashes if not (folder / file).is_file()]
     try:
         with (
             httpx.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=True) as client,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -210,6 +211,8 @@ def resolve_overlaps(spans: Iterable[Span]) -> tuple[list[Span], int]:
     :returns: the spans kept, from left to right, and the number dropped.
     """
     unique = list(dict.fromkeys(spans))
+    if all(left[1] <= right[0] for left, right in pairwise(unique)):  # as nearly all are written
+        return unique, 0
     kept: list[Span] = []
     for span in sorted(unique, key=lambda span: (span[0] - span[1], span[0])):
         if all(span[1] <= other[0] or other[1] <= span[0] for other in kept):

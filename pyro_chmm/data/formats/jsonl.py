@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +84,16 @@ def write_predictions(
     if posteriors is not None and len(posteriors) != corpus.num_documents:
         raise DataError(f"There are {len(posteriors)} posteriors for {corpus.num_documents} documents.")
     names = [corpus.label_set.name(id) for id in label_ids.tolist()]
-    lines = []
-    for number in range(corpus.num_documents):
-        document = _document(corpus, number)
-        document["labels"] = names[corpus.document_slice(number)]
-        if posteriors is not None:
-            document["posterior"] = _posterior(corpus, number, posteriors[number])
-        lines.append(json.dumps(document, ensure_ascii=False))
-    write_lines(path, lines)
+
+    def lines() -> Iterator[str]:
+        for number in range(corpus.num_documents):
+            document = _document(corpus, number)
+            document["labels"] = names[corpus.document_slice(number)]
+            if posteriors is not None:
+                document["posterior"] = _posterior(corpus, number, posteriors[number])
+            yield json.dumps(document, ensure_ascii=False)
+
+    write_lines(path, lines())
 
 
 def write(path: Path, corpus: Corpus) -> None:
