@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 
@@ -31,8 +31,6 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # not generic before cl
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
         names = tuple(part.strip() for part in str(value).split(",") if part.strip())
         if not names:
             self.fail("expected at least one name.", param, ctx)
@@ -47,8 +45,6 @@ class Integers(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
         try:
             return tuple(int(part) for part in str(value).split(","))
         except ValueError:
@@ -97,14 +93,15 @@ def terminal_options(command: Command) -> Command:
     return with_log  # type: ignore[return-value]
 
 
-class _TerminalHandler(logging.Handler):
+class _TerminalHandler(logging.StreamHandler[TextIO]):
     """Looks up ``sys.stderr`` at each line: a progress bar replaces it while it is on the screen."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-        except OSError:
-            self.handleError(record)
+    def __init__(self, level: int) -> None:
+        logging.Handler.__init__(self, level)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
 
 
 @contextmanager

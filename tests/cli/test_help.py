@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 from dataclasses import fields
 
 import pytest
@@ -34,14 +34,16 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"]])
-def test_help_answers_in_half_a_second(arguments: list[str]) -> None:
+def test_help_takes_less_than_half_a_second(arguments: list[str]) -> None:
+    """Processor time, which other work on the machine does not lengthen as it does wall time."""
     seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [sys.executable, "-m", "pyro_chmm.cli.main", *arguments], capture_output=True, check=True
         )
-        seconds.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.5
 
 
