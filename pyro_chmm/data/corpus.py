@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyro_chmm.data.labels import ABSTAIN, Ids, LabelSet, Span, resolve_overlaps
+from pyro_chmm.data.labels import ABSTAIN, Ids, LabelSet, Span
 from pyro_chmm.errors import DataError
 
 _log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class Corpus:
             token, column = np.argwhere(outside)[0]
             document = self.document_index[token]
             raise DataError(
-                f"Document {self.document_ids[document]!r}, {_who(names[column])}, "
+                f"Document {self.document_ids[document]!r}, {who_says(names[column])}, "
                 f"token {token - self.offsets[document]}: {ids[token, column]} is not a label id; "
                 f"the {len(self.label_set)} labels have the ids {lowest} to {len(self.label_set) - 1}."
             )
@@ -246,6 +246,8 @@ class Corpus:
         :raises DataError: for spans outside their document, types outside the set, or lists of different
             lengths.
         """
+        from pyro_chmm.data.building import CorpusBuilder  # it makes corpora, so it imports this module
+
         if len(weak_spans) != len(tokens) or (gold_spans is not None and len(gold_spans) != len(tokens)):
             raise DataError(
                 "There must be one list of weak spans, and of gold spans if any, for each of the "
@@ -306,130 +308,8 @@ class CorpusSplits:
         return self["test"]
 
 
-class CorpusBuilder:
-    """Takes documents one by one, as lists out of a file, checks them, and packs them into a :class:`Corpus`.
-
-    A *column* is what one LF (or a human) says about one document: a list of ``[start, end, type]``, with O
-    outside them; a list of T BIO names, with None where the LF abstains; or None if it abstains throughout.
-
-    :param source: the file, for messages.
-    :param has_gold: whether every document comes with gold labels.
-    """
-
-    def __init__(
-        self, label_set: LabelSet, lf_names: Sequence[str], has_gold: bool, source: str = ""
-    ) -> None:
-        self.label_set, self.lf_names, self.has_gold = label_set, tuple(lf_names), has_gold
-        self._source = f"{source}: " if source else ""
-        self._names: tuple[str, ...] = (*self.lf_names, GOLD)
-        self._tokens: list[tuple[str, ...]] = []
-        self._document_ids: list[str] = []
-        self._blocks: list[Ids] = []
-        self._dropped: dict[str, int] = {}
-        self._repaired: dict[str, int] = {}
-
-    def add(self, name: str, tokens: Sequence[str], weak: Sequence[Any], gold: Any = None) -> None:
-        """Append a document; :class:`DataError` names source, document and LF if anything is wrong."""
-        where = f"{self._source}document {name!r}"
-        if not isinstance(tokens, Sequence) or isinstance(tokens, str) or not set(map(type, tokens)) <= {str}:
-            raise DataError(f"{where}: its tokens must be a list of strings.")
-        if not isinstance(weak, (list, tuple)) or len(weak) != len(self.lf_names):
-            there = (
-                f"{len(weak)} LFs" if isinstance(weak, (list, tuple)) else f"the kind {type(weak).__name__}"
-            )
-            raise DataError(
-                f"{where}: its weak labels are of {there}, where those of {len(self.lf_names)} LFs are "
-                "expected."
-            )
-        if self.has_gold and gold is None:
-            raise DataError(f"{where}: it has no gold labels, while other documents have them.")
-        block = np.zeros((len(tokens), len(self._names)), np.int16)
-        for place, column in enumerate(weak):
-            if type(column) is not list or column:  # most LFs say nothing: the loop's hot path
-                self._fill(block[:, place], column, self._names[place], where)
-        if self.has_gold:
-            self._fill(block[:, -1], gold, GOLD, where)
-        self._tokens.append(tuple(tokens))
-        self._document_ids.append(name)
-        self._blocks.append(block)
-
-    def _fill(self, target: Ids, column: Any, who: str, where: str) -> None:
-        if column is None:
-            target[:] = ABSTAIN
-        elif not isinstance(column, (list, tuple)):
-            raise DataError(
-                f"{where}, {_who(who)}: a list of spans or of BIO labels is expected, not {column!r}."
-            )
-        elif column and not isinstance(column[0], (list, tuple)):
-            self._fill_names(target, column, who, where)
-        else:
-            self._fill_spans(target, column, who, where)
-
-    def _fill_names(self, target: Ids, column: Sequence[Any], who: str, where: str) -> None:
-        if len(column) != len(target):
-            raise DataError(f"{where}, {_who(who)}: {len(column)} labels for {len(target)} tokens.")
-        known = self.label_set.ids
-        for place, label in enumerate(column):
-            if label is None and who != GOLD:
-                target[place] = ABSTAIN
-            elif isinstance(label, str) and label in known:
-                target[place] = known[label]
-            else:
-                raise DataError(
-                    f"{where}, {_who(who)}, token {place}: the label {label!r} is not in the label set "
-                    f"(O, and B- or I- of {', '.join(self.label_set.entity_types)})."
-                )
-        if who != GOLD:  # gold is scored as it was written
-            repaired = self.label_set.repair(target)
-            changed = int((repaired != target).sum())
-            if changed:
-                target[:] = repaired
-                self._repaired[who] = self._repaired.get(who, 0) + changed
-
-    def _fill_spans(self, target: Ids, column: Sequence[Any], who: str, where: str) -> None:
-        types, length = self.label_set.types, len(target)
-        spans: list[Span] = []
-        for span in column:
-            if not isinstance(span, (list, tuple)) or len(span) != 3:
-                raise DataError(f"{where}, {_who(who)}: {span!r} is not a span [start, end, type].")
-            start, end, kind = span
-            if type(start) is not int or type(end) is not int or type(kind) is not str:
-                raise DataError(f"{where}, {_who(who)}: {span!r} is not a span [start, end, type].")
-            if kind not in types:
-                raise DataError(
-                    f"{where}, {_who(who)}: the label {kind!r} of the span {list(span)} is not among the "
-                    f"entity types {', '.join(types)}."
-                )
-            if not 0 <= start < end <= length:
-                raise DataError(
-                    f"{where}, {_who(who)}: the span {list(span)} is not inside its {length} tokens."
-                )
-            spans.append((start, end, kind))
-        if len(spans) > 1:
-            spans, dropped = resolve_overlaps(spans)
-            if dropped:
-                self._dropped[who] = self._dropped.get(who, 0) + dropped
-        for start, end, kind in spans:
-            target[start:end] = 2 + 2 * types[kind]
-            target[start] -= 1
-
-    def finish(self) -> Corpus:
-        """The corpus of all documents added; what was changed is in its report."""
-        packed = np.concatenate([*self._blocks, np.zeros((0, len(self._names)), np.int16)])
-        lengths = [len(document) for document in self._tokens]
-        return Corpus(
-            label_set=self.label_set,
-            lf_names=self.lf_names,
-            tokens=tuple(self._tokens),
-            offsets=np.cumsum([0, *lengths]),
-            weak_labels=packed[:, :-1],
-            gold=packed[:, -1] if self.has_gold else None,
-            document_ids=tuple(self._document_ids),
-            report=CorpusReport(self._dropped, self._repaired),
-        )
-
-
-def _who(name: str) -> str:
+def who_says(name: str) -> str:
+    """An LF, or the gold labels, as messages call them."""
     return name if name == GOLD else f"LF {name!r}"
 
 

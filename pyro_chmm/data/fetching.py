@@ -141,12 +141,13 @@ def _fetch_file(client: httpx.Client, url: str, target: Path, expected: str) -> 
                         file.write(chunk)
         except httpx.TimeoutException:
             raise DataError(
-                f"{url} did not answer within {_TIMEOUT_SECONDS:.0f} s; try again later."
+                f"{url} did not answer within {_TIMEOUT_SECONDS:g} s; try again later."
             ) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise DataError(
-                f"{url} could not be fetched: {reason}; check the connection and try again."
+                f"{url} could not be fetched: {reason}; check the connection, or name a folder that "
+                "has the files, by --data-root or $PYRO_CHMM_DATA."
             ) from None
         found = file_hash(temporary, expected.partition(":")[0])
         if found != expected:

@@ -87,7 +87,9 @@ def _conflicts(corpus: Corpus, tokens: NDArray[np.int64]) -> tuple[NDArray[np.bo
     types = np.maximum(LabelSet.to_io(corpus.weak_labels[tokens]), 0)
     fires = types > 0
     between = fires & _differ(types, fires)[:, None]
-    spans = np.stack([_span_numbers(column, corpus)[tokens] for column in corpus.weak_labels.T], axis=1)
+    spans = np.zeros(types.shape, np.int64)
+    for place, column in enumerate(corpus.weak_labels.T):
+        spans[:, place] = _span_numbers(column, corpus)[tokens]
     within = np.zeros_like(fires)
     for kind in np.unique(types[fires]):
         same = types == kind
@@ -98,8 +100,9 @@ def _conflicts(corpus: Corpus, tokens: NDArray[np.int64]) -> tuple[NDArray[np.bo
 def _differ(values: NDArray[np.integer], among: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(tokens,) whether the values of the LFs in question are not all the same."""
     values = values.astype(np.int64)
-    highest = np.where(among, values, -1).max(axis=1)
-    lowest = np.where(among, values, np.iinfo(np.int64).max).min(axis=1)
+    above = np.iinfo(np.int64).max
+    highest = np.where(among, values, -1).max(axis=1, initial=-1)
+    lowest = np.where(among, values, above).min(axis=1, initial=above)
     differ: NDArray[np.bool_] = lowest < highest
     return differ
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from pyro_chmm.data.corpus import Corpus, CorpusBuilder
+from pyro_chmm.data.building import CorpusBuilder
+from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import DataError
 
