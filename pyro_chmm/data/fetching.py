@@ -140,9 +140,7 @@ def _fetch_file(client: httpx.Client, url: str, target: Path, expected: str) -> 
                     for chunk in response.iter_bytes():
                         file.write(chunk)
         except httpx.TimeoutException:
-            raise DataError(
-                f"{url} did not answer within {_TIMEOUT_SECONDS:g} s; try again later."
-            ) from None
+            raise DataError(f"{url} did not answer within {_TIMEOUT_SECONDS:g} s; try again later.") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise DataError(
