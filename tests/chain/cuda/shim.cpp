@@ -1,7 +1,8 @@
-// The threads behind shim.h: one std::thread per CUDA thread, one std::barrier for the block and two for each warp.
+// The threads behind shim.h: one std::thread per CUDA thread, one std::barrier for the block and two for each
+// warp.
 //
-// Under ThreadSanitizer only __syncwarp and __syncthreads order memory, as CUDA promises: the exchange inside a
-// shuffle is hidden from the sanitizer, or else a shuffle would cover up a missing __syncwarp.
+// Under ThreadSanitizer only __syncwarp and __syncthreads order memory, as CUDA promises: the exchange inside
+// a shuffle is hidden from the sanitizer, or else a shuffle would cover up a missing __syncwarp.
 
 #include "shim.h"
 
