@@ -81,7 +81,7 @@ def log_evidence(
     """
     name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
     wanted = _wanted(initial, transition, log_emission)
-    result = chain_log_evidence(initial, transition, log_emission, offsets, logits, name, *wanted)
+    result: tuple[Tensor, ...] = chain_log_evidence(initial, transition, log_emission, offsets, logits, name, *wanted)
     return result[0]
 
 
@@ -102,7 +102,7 @@ def entropy(
     """
     name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
     wanted = _wanted(initial, transition, log_emission)
-    result = chain_objective(initial, transition, log_emission, offsets, logits, name, *wanted, 0.0, 1.0)
+    result: tuple[Tensor, ...] = chain_objective(initial, transition, log_emission, offsets, logits, name, *wanted, 0.0, 1.0)
     return result[0]
 
 
@@ -242,7 +242,10 @@ def _wanted(initial: Tensor, transition: Tensor, log_emission: Tensor) -> tuple[
     """Whether to compute gradients at all, and that of the transitions."""
     if not torch.is_grad_enabled():
         return False, False
-    return initial.requires_grad or transition.requires_grad or log_emission.requires_grad, transition.requires_grad
+    return (
+        initial.requires_grad or transition.requires_grad or log_emission.requires_grad,
+        transition.requires_grad,
+    )
 
 
 def _contiguous(*tensors: Tensor) -> list[Tensor]:

@@ -8,29 +8,27 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numba
 import torch
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _CHUNKS_PER_THREAD = 4
 _pools: dict[int, ThreadPoolExecutor] = {}
 _lock = threading.Lock()
 
 
-def kernel(function: F) -> F:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile with numba at the first call, without the GIL; cached on disk where there is a place to write.
 
     Sums may be reordered, which is what lets loops become vector instructions; NaN and infinity keep their meaning.
     """
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
+    flags = {"contract", "reassoc", "nsz"}
     try:
-        return cast(F, numba.njit(cache=True, **options)(function))
+        return numba.njit(function, cache=True, nogil=True, error_model="numpy", fastmath=flags)
     except RuntimeError:
         # numba's way of saying that neither __pycache__ nor the user's cache directory can be written
-        return cast(F, numba.njit(**options)(function))
+        return numba.njit(function, nogil=True, error_model="numpy", fastmath=flags)
 
 
 def run_parallel(work: Callable[[int, int], None], costs: Sequence[int]) -> None:

@@ -33,7 +33,9 @@ def forward_backward(
     transitions = gradients and transitions
     evidence = torch.zeros(documents, dtype=torch.float64)
     initial_gradient = initial.new_zeros(documents, labels)
-    transition_gradient = torch.empty_like(transition) if transitions else transition.new_empty(0, labels, labels)
+    transition_gradient = (
+        torch.empty_like(transition) if transitions else transition.new_empty(0, labels, labels)
+    )
     marginals = torch.empty_like(log_emission)
     strain = initial.new_zeros(documents)
     outputs = [evidence, initial_gradient, transition_gradient, marginals, strain]
@@ -50,7 +52,9 @@ def forward_backward(
         _carefully(inputs, strained, lengths, logits, (1.0, 0.0), transitions, results)
     if not gradients:
         return ForwardBackward(evidence, None, None, None)
-    return ForwardBackward(evidence, initial_gradient, transition_gradient if transitions else None, marginals)
+    return ForwardBackward(
+        evidence, initial_gradient, transition_gradient if transitions else None, marginals
+    )
 
 
 def objective(
@@ -70,7 +74,9 @@ def objective(
     transitions = gradients and transitions
     evidence, entropy = (torch.zeros(documents, dtype=torch.float64) for _ in range(2))
     initial_gradient = initial.new_zeros(documents, labels)
-    transition_gradient = torch.empty_like(transition) if transitions else transition.new_empty(0, labels, labels)
+    transition_gradient = (
+        torch.empty_like(transition) if transitions else transition.new_empty(0, labels, labels)
+    )
     emission_gradient = torch.empty_like(log_emission)
     lengths = np.diff(offsets.numpy())
     _carefully(
@@ -130,7 +136,9 @@ def impossible_step(
     initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool
 ) -> Tensor:
     """The token (B,) int64 at which a document became impossible, or -1; see :mod:`pyro_chmm.chain.backends`."""
-    evidence = forward_backward(initial, transition, log_emission, offsets, logits=logits, gradients=False).log_evidence
+    evidence = forward_backward(
+        initial, transition, log_emission, offsets, logits=logits, gradients=False
+    ).log_evidence
     documents = torch.nonzero(evidence == -torch.inf)[:, 0]
     tokens = torch.full(evidence.shape, -1, dtype=torch.int64)
     arrays = _arrays(initial, transition, log_emission, offsets)
@@ -143,7 +151,9 @@ def impossible_step(
     return tokens
 
 
-def emission_evidence(log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor) -> Tensor:
+def emission_evidence(
+    log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor
+) -> Tensor:
     """Eq. (10), (N, L); see :mod:`pyro_chmm.chain.backends`."""
     out = log_emission.new_empty(len(weak_labels), log_emission.shape[2])
     arrays = _arrays(log_emission, weak_labels, _weight(weight, log_emission), offsets, out)
@@ -209,14 +219,16 @@ def _in_groups(
     labels = len(inputs[0])
     like = inputs[0]
     longest = lengths[members[::WIDTH]]
-    room = min(_WORK_FLOATS, inputs[1].numel() // 16)
+    room = min(_WORK_FLOATS, inputs[1].numel() // 8)
 
     def work(first: int, last: int) -> None:
         steps = int(longest[first])
         slots = min(steps, max(1, room // (WIDTH * labels * labels)))
         space = (slots * labels * labels, (steps + 1) * labels, steps * labels, 2 * steps)
         scratch = [like.new_empty(WIDTH * size).numpy() for size in space]
-        cpu_groups.forward_backward(*flat_in, members, logits, transitions, *flat_out, first, last, slots, *scratch)
+        cpu_groups.forward_backward(
+            *flat_in, members, logits, transitions, *flat_out, first, last, slots, *scratch
+        )
 
     run_parallel(work, longest.tolist())
 

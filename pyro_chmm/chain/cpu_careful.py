@@ -71,14 +71,23 @@ def objective(
             s = t - begin
             log_probabilities(transition[t], logits, alpha[s], log_p)
             add_emission(log_p, log_emission[t], theta)
-            _pairs(alpha[s], past[s], theta, beta, future, total, mean, evidence_weight, entropy_weight, gradient)
+            _pairs(
+                alpha[s], past[s], theta, beta, future, total, mean, evidence_weight, entropy_weight, gradient
+            )
             for j in range(labels):
                 emission_gradient[t, j] = gradient[:, j].sum()
             if transitions and logits:
                 _to_logits(gradient, log_p, transition_gradient[t])
             elif transitions:
                 _to_probabilities(
-                    gradient, transition[t], alpha[s], log_emission[t], beta, total, evidence_weight, transition_gradient[t]
+                    gradient,
+                    transition[t],
+                    alpha[s],
+                    log_emission[t],
+                    beta,
+                    total,
+                    evidence_weight,
+                    transition_gradient[t],
                 )
             _step_back(theta, beta, future)
         for i in range(labels):
@@ -112,7 +121,7 @@ def add_emission(log_p: Any, log_emission: Any, theta: Any) -> None:
 
 
 @kernel
-def log_sum(values: Any) -> float:
+def log_sum(values: Any) -> Any:
     """log(sum(exp(values))): -inf for only -inf, NaN for NaN, +inf for +inf."""
     top = -INF
     for value in values:
@@ -182,7 +191,14 @@ def _to_logits(gradient: Any, log_p: Any, out: Any) -> None:
 
 @kernel
 def _to_probabilities(
-    gradient: Any, p: Any, alpha: Any, log_emission: Any, beta: Any, total: float, evidence_weight: float, out: Any
+    gradient: Any,
+    p: Any,
+    alpha: Any,
+    log_emission: Any,
+    beta: Any,
+    total: float,
+    evidence_weight: float,
+    out: Any,
 ) -> None:
     labels = len(p)
     for i in range(labels):

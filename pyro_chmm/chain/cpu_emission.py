@@ -8,7 +8,9 @@ from pyro_chmm.chain.compiled import kernel
 
 
 @kernel
-def forward(log_emission: Any, weak_labels: Any, weight: Any, offsets: Any, out: Any, first: int, last: int) -> None:
+def forward(
+    log_emission: Any, weak_labels: Any, weight: Any, offsets: Any, out: Any, first: int, last: int
+) -> None:
     """out (N, L) of documents ``first`` to ``last``. ``weight`` is (N, K), or (0, 0) if all weights are 1."""
     labels = out.shape[1]
     column = np.empty(labels, out.dtype)

@@ -153,7 +153,7 @@ def _forward(
 
 
 @kernel
-def _log_product(scales: Any, d: int, steps: int) -> float:
+def _log_product(scales: Any, d: int, steps: int) -> Any:
     """The log evidence of one document: the sum of the logs of its scales and of the maxima that were taken out."""
     total, product = 0.0, 1.0
     for t in range(steps):
@@ -169,12 +169,18 @@ def _log_product(scales: Any, d: int, steps: int) -> float:
 def _marginals(labels: int, beta: Any, alpha: Any, emission: Any, scales: Any, t: int) -> Any:
     """Turn alpha of step t into marginals and beta into emission * beta / scale; returns sum(beta) / scale."""
     here, there = WIDTH * labels * t, WIDTH * labels * (t + 1)
-    total = spread(alpha, 0.0)
+    total, mass = spread(alpha, 0.0), spread(alpha, 0.0)
     for j in range(labels):
         b = load(beta, WIDTH * j)
+        state = load(alpha, there + WIDTH * j) * b
         total = total + b
-        store(alpha, there + WIDTH * j, load(alpha, there + WIDTH * j) * b)
-        store(beta, WIDTH * j, b * load(emission, here + WIDTH * j))
+        mass = mass + state
+        store(alpha, there + WIDTH * j, state)
+    # 1 but for rounding, which would add up over the steps
+    inverse = 1.0 / mass
+    for j in range(labels):
+        store(alpha, there + WIDTH * j, load(alpha, there + WIDTH * j) * inverse)
+        store(beta, WIDTH * j, load(beta, WIDTH * j) * inverse * load(emission, here + WIDTH * j))
     return total / load(scales, 2 * WIDTH * t)
 
 

@@ -57,7 +57,9 @@ def forward_backward(
                 inverse[start - begin : stop - begin, :] = 1.0
             for t in range(start, stop):
                 s = t - begin
-                top, scale = _forward(log_emission[t], kept[t - start], inverse[s], alpha[s], emission[s], alpha[s + 1])
+                top, scale = _forward(
+                    log_emission[t], kept[t - start], inverse[s], alpha[s], emission[s], alpha[s + 1]
+                )
                 scales[s] = scale
                 total += top
                 product *= scale
@@ -79,7 +81,9 @@ def forward_backward(
                 worst += _marginals(alpha[s + 1], emission[s], beta, marginals[t]) / scales[s]
                 _backward(kept[t - start], inverse[s], beta, before)
                 if transitions:
-                    _gradient(kept[t - start], inverse[s], alpha[s], beta, before, logits, transition_gradient[t])
+                    _gradient(
+                        kept[t - start], inverse[s], alpha[s], beta, before, logits, transition_gradient[t]
+                    )
                 beta, before = before, beta
         initial_gradient[document, :] = beta
         strain[document] = worst
@@ -155,11 +159,15 @@ def _weigh(weight: Any, out: Any) -> Any:
 @kernel
 def _marginals(alpha: Any, emission: Any, beta: Any, out: Any) -> Any:
     """The marginals of a step; beta becomes emission * beta / scale. Returns the sum of the old beta."""
-    total = beta.dtype.type(0)
+    total, mass = beta.dtype.type(0), beta.dtype.type(0)
     for j in range(len(beta)):
         out[j] = alpha[j] * beta[j]
         total += beta[j]
-        beta[j] *= emission[j]
+        mass += out[j]
+    # 1 but for rounding, which would add up over the steps
+    for j in range(len(beta)):
+        out[j] /= mass
+        beta[j] *= emission[j] / mass
     return total
 
 
@@ -180,7 +188,9 @@ def _dot(row: Any, beta: Any) -> Any:
 
 
 @kernel
-def _gradient(potential: Any, inverse: Any, alpha: Any, beta: Any, before: Any, logits: bool, out: Any) -> None:
+def _gradient(
+    potential: Any, inverse: Any, alpha: Any, beta: Any, before: Any, logits: bool, out: Any
+) -> None:
     """The gradient of one step's transitions; ``out`` may be ``potential`` itself."""
     labels = len(beta)
     for i in range(labels):

@@ -30,7 +30,8 @@ def emission_evidence(
     """
     check_emission(log_emission, weak_labels, weight, offsets)
     name = backends.resolve(backend, log_emission.device)
-    return chain_emission_evidence(log_emission, weak_labels.to(torch.int16), weight, offsets, name)
+    result: Tensor = chain_emission_evidence(log_emission, weak_labels.to(torch.int16), weight, offsets, name)
+    return result
 
 
 @torch.library.custom_op("pyro_chmm::chain_emission_evidence", mutates_args=())
@@ -108,7 +109,9 @@ def _setup_context_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Ten
 
 def _backward_backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
     if any(cotangent is not None for cotangent in cotangents):
-        raise ChainError("the gradient of emission_evidence cannot be differentiated again; it offers first derivatives only")
+        raise ChainError(
+            "the gradient of emission_evidence cannot be differentiated again; it offers first derivatives only"
+        )
     return (None,) * 7
 
 

@@ -11,19 +11,26 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
 WIDTH = 8
-# fused multiply-add is welcome; reassociation is not, as it would undo the two-step range reduction of exp
 _FLAGS = ("contract", "nsz")
 _INT32 = ir.IntType(32)
 _INT64 = ir.IntType(64)
 
 
-class Lanes(types.Type):  # type: ignore[misc]
+def _primitive(function: Callable[..., Any]) -> Any:
+    return intrinsic(function)
+
+
+def _inlined(function: Callable[..., Any]) -> Any:
+    # no reassociation in here: it would undo the two-step range reduction of exp
+    return njit(function, fastmath={"contract"})
+
+
+class Lanes(types.Type):
     """The numba type of eight float32 or float64."""
 
     def __init__(self, dtype: Any) -> None:
@@ -32,9 +39,9 @@ class Lanes(types.Type):  # type: ignore[misc]
 
 
 @register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, lanes: Lanes) -> None:
-        super().__init__(manager, lanes, _vector(lanes.dtype))
+        super().__init__(manager, lanes, _vector(lanes.dtype))  # type: ignore[no-untyped-call]
 
 
 def _vector(dtype: Any) -> ir.VectorType:
@@ -54,7 +61,9 @@ def _spread(context: Any, builder: Any, value: Any, kind: Any, dtype: Any) -> An
     if isinstance(kind, Lanes):
         return value
     undefined = ir.Constant(_vector(dtype), ir.Undefined)
-    single = builder.insert_element(undefined, context.cast(builder, value, kind, dtype), ir.Constant(_INT32, 0))
+    single = builder.insert_element(
+        undefined, context.cast(builder, value, kind, dtype), ir.Constant(_INT32, 0)
+    )
     return _shuffle(builder, single, undefined, [0] * WIDTH)
 
 
@@ -63,7 +72,7 @@ def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> A
     return builder.bitcast(builder.gep(data, [index]), _vector(kind.dtype).as_pointer())
 
 
-@intrinsic  # type: ignore[misc]
+@_primitive
 def load(typing: Any, array: Any, index: Any) -> Any:
     """Eight neighbours of a one-dimensional array; no bounds are checked."""
 
@@ -74,19 +83,21 @@ def load(typing: Any, array: Any, index: Any) -> Any:
     return Lanes(array.dtype)(array, types.intp), build
 
 
-@intrinsic  # type: ignore[misc]
+@_primitive
 def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
     """Write eight neighbours of a one-dimensional array; no bounds are checked."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _pointer(context, builder, array, args[0], args[1])
-        builder.store(_spread(context, builder, args[2], value, array.dtype), pointer, align=array.dtype.bitwidth // 8)
+        builder.store(
+            _spread(context, builder, args[2], value, array.dtype), pointer, align=array.dtype.bitwidth // 8
+        )
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), build
 
 
-@intrinsic  # type: ignore[misc]
+@_primitive
 def spread(typing: Any, array: Any, value: Any) -> Any:
     """Eight copies of a number, in the dtype of ``array``."""
 
@@ -97,13 +108,14 @@ def spread(typing: Any, array: Any, value: Any) -> Any:
 
 
 def _arithmetic(instruction: str) -> Callable[..., Any]:
-    @intrinsic  # type: ignore[misc]
+    @_primitive
     def compute(typing: Any, a: Any, b: Any) -> Any:
         lanes = a if isinstance(a, Lanes) else b
 
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             left, right = (
-                _spread(context, builder, value, kind, lanes.dtype) for value, kind in zip(args, (a, b), strict=True)
+                _spread(context, builder, value, kind, lanes.dtype)
+                for value, kind in zip(args, (a, b), strict=True)
             )
             return getattr(builder, instruction)(left, right, flags=_FLAGS)
 
@@ -126,7 +138,7 @@ for _operation, _instruction in (
     overload(_operation, strict=False)(_arithmetic(_instruction))
 
 
-@intrinsic  # type: ignore[misc]
+@_primitive
 def larger(typing: Any, a: Any, b: Any) -> Any:
     """The larger of two, lane by lane; ``b`` where one of them is NaN."""
 
@@ -141,7 +153,7 @@ def where_below(x: Any, limit: Any, then: Any, otherwise: Any) -> Any:
     raise NotImplementedError  # only for compiled code
 
 
-@intrinsic  # type: ignore[misc]
+@_primitive
 def _where_below(typing: Any, x: Any, limit: Any, then: Any, otherwise: Any) -> Any:
     kinds = (x, limit, then, otherwise)
 
@@ -154,14 +166,14 @@ def _where_below(typing: Any, x: Any, limit: Any, then: Any, otherwise: Any) -> 
     return x(*kinds), build
 
 
-@overload(where_below, strict=False)  # type: ignore[misc]
+@overload(where_below, strict=False)
 def _where_below_typed(x: Any, limit: Any, then: Any, otherwise: Any) -> Any:
     if isinstance(x, Lanes):
         return lambda x, limit, then, otherwise: _where_below(x, limit, then, otherwise)
     return lambda x, limit, then, otherwise: then if x < limit else otherwise
 
 
-@intrinsic  # type: ignore[misc]
+@_primitive
 def _exponent(typing: Any, x: Any) -> Any:
     """2^n out of a float whose lowest mantissa bits hold n plus the exponent's bias."""
     dtype = x.dtype if isinstance(x, Lanes) else x
@@ -190,7 +202,12 @@ _F = np.float32
 _ROUND32 = _F(12583039.0)
 _LOG2_E32, _LN2_HIGH32, _LN2_LOW32 = _F(1.4426950408889634), _F(0.693359375), _F(-2.1219444005469057e-4)
 _P0, _P1, _P2 = _F(1.0), _F(1.0000000363230943), _F(0.499999920798404)
-_P3, _P4, _P5, _P6 = _F(0.1666642017026965), _F(0.041668225566092766), _F(0.008374815778155631), _F(0.0013836846136895651)
+_P3, _P4, _P5, _P6 = (
+    _F(0.1666642017026965),
+    _F(0.041668225566092766),
+    _F(0.008374815778155631),
+    _F(0.0013836846136895651),
+)
 _LOWEST32, _ZERO32 = _F(-87.0), _F(0.0)
 
 _ROUND64 = 1.5 * 2.0**52 + 1023
@@ -198,7 +215,7 @@ _LOG2_E64, _LN2_HIGH64, _LN2_LOW64 = 1.4426950408889634, 0.6931471803691238, 1.9
 _TAYLOR = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))
 
 
-@njit(fastmath={"contract"})  # type: ignore[misc]
+@_inlined
 def _exp32(x: Any) -> Any:
     shifted = x * _LOG2_E32 + _ROUND32
     n = shifted - _ROUND32
@@ -213,7 +230,7 @@ def _exp32(x: Any) -> Any:
     return where_below(x, _LOWEST32, _ZERO32, p * _exponent(shifted))
 
 
-@njit(fastmath={"contract"})  # type: ignore[misc]
+@_inlined
 def _exp64(x: Any) -> Any:
     shifted = x * _LOG2_E64 + _ROUND64
     n = shifted - _ROUND64
@@ -225,7 +242,7 @@ def _exp64(x: Any) -> Any:
     return where_below(x, -708.0, 0.0, p * _exponent(shifted))
 
 
-@overload(exp, strict=False)  # type: ignore[misc]
+@overload(exp, strict=False)
 def _exp_typed(x: Any) -> Any:
     dtype = x.dtype if isinstance(x, Lanes) else x
     if dtype == types.float32:
@@ -233,8 +250,10 @@ def _exp_typed(x: Any) -> Any:
     return lambda x: _exp64(x)
 
 
-@intrinsic  # type: ignore[misc]
-def _transpose_in(typing: Any, source: Any, starts: Any, stride: Any, column: Any, target: Any, at: Any) -> Any:
+@_primitive
+def _transpose_in(
+    typing: Any, source: Any, starts: Any, stride: Any, column: Any, target: Any, at: Any
+) -> Any:
     """target[at + 8 k + d] = source[starts[d] * stride + column + k] for d, k in 0..7."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -250,8 +269,10 @@ def _transpose_in(typing: Any, source: Any, starts: Any, stride: Any, column: An
     return types.void(source, starts, types.intp, types.intp, target, types.intp), build
 
 
-@intrinsic  # type: ignore[misc]
-def _transpose_out(typing: Any, source: Any, at: Any, target: Any, starts: Any, stride: Any, column: Any) -> Any:
+@_primitive
+def _transpose_out(
+    typing: Any, source: Any, at: Any, target: Any, starts: Any, stride: Any, column: Any
+) -> Any:
     """target[starts[d] * stride + column + k] = source[at + 8 k + d] for d, k in 0..7, in the order of d."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -289,7 +310,7 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
     return rows
 
 
-@njit  # type: ignore[misc]
+@_inlined
 def gather(source: Any, starts: Any, width: int, target: Any, at: int) -> None:
     """target[at + 8 k + d] = source[starts[d] * width + k] for k < width: one row of each of eight documents, lane by lane."""
     k = 0
@@ -302,7 +323,7 @@ def gather(source: Any, starts: Any, width: int, target: Any, at: int) -> None:
         k += 1
 
 
-@njit  # type: ignore[misc]
+@_inlined
 def scatter(source: Any, at: int, width: int, target: Any, starts: Any) -> None:
     """The way back: target[starts[d] * width + k] = source[at + 8 k + d] for k < width."""
     k = 0

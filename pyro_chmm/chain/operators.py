@@ -101,7 +101,12 @@ def _(
 
 
 def _fake_gradients(
-    initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, gradients: bool, transitions: bool
+    initial: Tensor,
+    transition: Tensor,
+    log_emission: Tensor,
+    offsets: Tensor,
+    gradients: bool,
+    transitions: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     return (
         initial.new_empty((offsets.shape[0] - 1, initial.shape[0]) if gradients else 0),
@@ -125,7 +130,6 @@ def _check_number(evidence: Tensor, inputs: list[Tensor], logits: bool) -> None:
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs[:4])
     ctx.options = inputs[4:]
-    ctx.results = len(output)
     # detached: an output of the op that the op's own node holds would be a reference cycle
     ctx.gradients = [part.detach() for part in output[-3:]]
     ctx.mark_non_differentiable(*output[1:])
@@ -140,7 +144,7 @@ def _backward(operator: Any, ctx: Any, cotangents: tuple[Tensor | None, ...]) ->
     offsets = ctx.saved_tensors[3]
     gradients, ctx.gradients = ctx.gradients or operator(*ctx.saved_tensors, *ctx.options)[-3:], []
     if torch.is_grad_enabled():
-        gradients = [_FirstOrderOnly.apply(part, *ctx.saved_tensors[:3]) for part in gradients]
+        gradients = [_once(part, ctx.saved_tensors[:3]) for part in gradients]
     initial, transition, log_emission = gradients
     # not while torch.compile traces, where the type is a subclass: the graph is functional
     in_place = type(log_emission) is Tensor and not torch.is_grad_enabled()
@@ -164,7 +168,12 @@ class _FirstOrderOnly(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> Any:
-        raise ChainError("the chain's gradient cannot be differentiated again; it offers first derivatives only")
+        raise ChainError("the chain's gradient cannot be differentiated again; it has first derivatives only")
+
+
+def _once(gradient: Tensor, inputs: list[Tensor]) -> Tensor:
+    result: Tensor = _FirstOrderOnly.apply(gradient, *inputs)  # type: ignore[no-untyped-call]
+    return result
 
 
 def _scaled(gradient: Tensor, scale: Tensor, in_place: bool) -> Tensor:

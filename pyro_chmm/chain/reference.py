@@ -105,13 +105,17 @@ def objective(
             if transition_gradient is not None:
                 p = probabilities[t]
                 into = weights[0] * alphas[t][:, None] * emission[t] * beta / scales[t + 1]
-                chained = gradient - p * gradient.sum(-1, keepdim=True) if logits else _divide(gradient, p, into)
+                chained = (
+                    gradient - p * gradient.sum(-1, keepdim=True) if logits else _divide(gradient, p, into)
+                )
                 transition_gradient[span.start + t] = chained
             beta, beta_tangent = onward.sum(-1), onward_tangent.sum(-1)
         start = initial.double()
         total -= (alphas[0] * beta * torch.where(start > 0, start, 1.0).log()).sum()
         entropy[document] = total
-        gradient = weights[0] * alphas[0] * beta - weights[1] * (tangents[0] * beta + alphas[0] * beta_tangent)
+        gradient = weights[0] * alphas[0] * beta - weights[1] * (
+            tangents[0] * beta + alphas[0] * beta_tangent
+        )
         initial_rows[document] = _divide(gradient, start, weights[0] * beta / scales[0])
     rows = initial_rows if gradients else None
     return Objective(evidence, entropy, rows, transition_gradient, emission_gradient)
@@ -223,7 +227,9 @@ def impossible_step(
     return steps
 
 
-def emission_evidence(log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor) -> Tensor:
+def emission_evidence(
+    log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor
+) -> Tensor:
     """Eq. (10): out[n, l] = sum over LFs k that did not abstain of weight[n, k] * log_emission[doc(n), k, l, weak_labels[n, k]]."""
     factor = _active(weak_labels, weight, log_emission.dtype)
     gathered = _gather(log_emission, weak_labels, offsets)
@@ -244,7 +250,9 @@ def emission_evidence_backward(
     factor = _active(weak_labels, weight, log_emission.dtype)
     documents, lfs, observed = _indices(weak_labels, offsets)
     gradient = torch.zeros_like(log_emission).movedim(3, 2).contiguous()
-    gradient.index_put_((documents, lfs, observed), factor[..., None] * cotangent[:, None, :], accumulate=True)
+    gradient.index_put_(
+        (documents, lfs, observed), factor[..., None] * cotangent[:, None, :], accumulate=True
+    )
     to_weight = None
     if weight_gradient:
         gathered = _gather(log_emission, weak_labels, offsets)

@@ -22,10 +22,16 @@ def check_chain(
     if not 1 <= labels <= MAX_LABELS:
         raise ChainError(f"log_emission has {labels} labels; the chain works with 1 to {MAX_LABELS}")
     if initial.shape != (labels,):
-        raise _shape("initial", initial, f"({labels},): one probability per label, as log_emission has {labels} columns")
+        raise _shape(
+            "initial",
+            initial,
+            f"({labels},): one probability per label, as log_emission has {labels} columns",
+        )
     if transition.shape != (tokens, labels, labels):
         raise _shape(
-            "transition", transition, f"{(tokens, labels, labels)}: one (from, to) matrix per token of log_emission"
+            "transition",
+            transition,
+            f"{(tokens, labels, labels)}: one (from, to) matrix per token of log_emission",
         )
     tensors = {"initial": initial, "transition": transition, "log_emission": log_emission}
     _check_floats(tensors)
@@ -46,7 +52,9 @@ def check_emission(log_emission: Tensor, weak_labels: Tensor, weight: Tensor | N
     if weak_labels.ndim != 2 or weak_labels.shape[1] != lfs:
         raise _shape("weak_labels", weak_labels, f"(N, {lfs}): one column per LF of log_emission")
     if weak_labels.dtype not in _SIGNED:
-        raise ChainError(f"weak_labels has dtype {weak_labels.dtype}; expected signed integers, -1 where an LF abstained")
+        raise ChainError(
+            f"weak_labels has dtype {weak_labels.dtype}; expected signed integers, -1 where an LF abstained"
+        )
     tensors = {"log_emission": log_emission}
     if weight is not None:
         if weight.shape != weak_labels.shape:
@@ -57,7 +65,11 @@ def check_emission(log_emission: Tensor, weak_labels: Tensor, weight: Tensor | N
         raise _device("weak_labels", weak_labels, "log_emission", log_emission)
     check_offsets(offsets, len(weak_labels), log_emission.device)
     if len(offsets) != documents + 1:
-        raise _shape("offsets", offsets, f"({documents + 1},): log_emission holds {documents} documents, so one more offset")
+        raise _shape(
+            "offsets",
+            offsets,
+            f"({documents + 1},): log_emission holds {documents} documents, so one more offset",
+        )
     check_weak_labels(weak_labels, labels)
 
 
@@ -82,10 +94,14 @@ def check_offsets(offsets: Tensor, tokens: int, device: torch.device) -> None:
             "the first token of each document and then the number of tokens"
         )
     if offsets.device != device:
-        raise ChainError(f"offsets is on {offsets.device}, the other tensors on {device}; move it with .to({str(device)!r})")
+        raise ChainError(
+            f"offsets is on {offsets.device}, the other tensors on {device}; move it with .to({str(device)!r})"
+        )
     first, last = int(offsets[0]), int(offsets[-1])
     if first != 0 or last != tokens:
-        raise ChainError(f"offsets run from {first} to {last}; expected from 0 to {tokens}, the number of packed tokens")
+        raise ChainError(
+            f"offsets run from {first} to {last}; expected from 0 to {tokens}, the number of packed tokens"
+        )
     steps = offsets.diff()
     if bool((steps < 0).any()):
         document = int((steps < 0).nonzero()[0])
@@ -96,7 +112,13 @@ def check_offsets(offsets: Tensor, tokens: int, device: torch.device) -> None:
 
 
 def raise_not_a_number(
-    initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool, documents: Sequence[int]
+    initial: Tensor,
+    transition: Tensor,
+    log_emission: Tensor,
+    offsets: Tensor,
+    *,
+    logits: bool,
+    documents: Sequence[int],
 ) -> None:
     """Say why the log evidence of ``documents`` is not a number."""
     document = documents[0]
@@ -127,9 +149,13 @@ def _check_floats(tensors: dict[str, Tensor]) -> None:
     last_name, last = list(tensors.items())[-1]
     for name, tensor in tensors.items():
         if tensor.dtype not in _FLOATS:
-            raise ChainError(f"{name} has dtype {tensor.dtype}; expected float32 or float64, convert it with .float()")
+            raise ChainError(
+                f"{name} has dtype {tensor.dtype}; expected float32 or float64, convert it with .float()"
+            )
         if tensor.dtype != last.dtype:
-            raise ChainError(f"{name} is {tensor.dtype} but {last_name} is {last.dtype}; convert one to the other's dtype")
+            raise ChainError(
+                f"{name} is {tensor.dtype} but {last_name} is {last.dtype}; convert one to the other's dtype"
+            )
         if tensor.device != last.device:
             raise _device(name, tensor, last_name, last)
 
@@ -150,4 +176,6 @@ def _shape(name: str, tensor: Tensor, expected: str) -> ChainError:
 
 
 def _device(name: str, tensor: Tensor, other: str, reference: Tensor) -> ChainError:
-    return ChainError(f"{name} is on {tensor.device} but {other} is on {reference.device}; move one with .to(...)")
+    return ChainError(
+        f"{name} is on {tensor.device} but {other} is on {reference.device}; move one with .to(...)"
+    )
