@@ -21,7 +21,14 @@ _display: ContextVar[Progress | None] = ContextVar("pyro_chmm_progress", default
 def shown() -> Iterator[None]:
     """Show the bars of every :func:`task` opened inside, on standard error and only on a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.text import Text
 
     class RateColumn(ProgressColumn):

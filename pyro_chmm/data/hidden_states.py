@@ -116,7 +116,10 @@ class HiddenStates:
     def encode_into(self, corpus: Corpus, tokens: NDArray[np.float16], documents: NDArray[np.float16]) -> int:
         """Fill ``tokens`` ``(N, width)`` and ``documents`` ``(B, width)``; returns the number of sub-tokens run."""
         total = 0
-        with progress.task("encoding", total=corpus.num_documents, unit="documents") as advance, torch.inference_mode():
+        with (
+            progress.task("encoding", total=corpus.num_documents, unit="documents") as advance,
+            torch.inference_mode(),
+        ):
             for start in range(0, corpus.num_documents, _CHUNK):
                 chunk = range(start, min(start + _CHUNK, corpus.num_documents))
                 first, last = int(corpus.offsets[chunk.start]), int(corpus.offsets[chunk.stop])
@@ -139,7 +142,9 @@ class HiddenStates:
         occupied = [text for text in texts if text]
         with _quiet():
             encoded = (
-                self.tokenizer(occupied, is_split_into_words=True, add_special_tokens=False, return_attention_mask=False)
+                self.tokenizer(
+                    occupied, is_split_into_words=True, add_special_tokens=False, return_attention_mask=False
+                )
                 if occupied
                 else None
             )
@@ -149,18 +154,25 @@ class HiddenStates:
             pieces: list[int] = []
             words: list[int] = []
             if text and encoded is not None:
-                pieces, words = self._complete(encoded["input_ids"][position], encoded.word_ids(position), len(text))
+                pieces, words = self._complete(
+                    encoded["input_ids"][position], encoded.word_ids(position), len(text)
+                )
                 position += 1
             windows += self._cut_windows(m, pieces, [int(corpus.offsets[m]) + word for word in words])
         return windows
 
-    def _complete(self, pieces: list[int], words: list[int | None], count: int) -> tuple[list[int], list[int]]:
+    def _complete(
+        self, pieces: list[int], words: list[int | None], count: int
+    ) -> tuple[list[int], list[int]]:
         """Give the unknown token to words that the tokenizer left without any."""
         found = [cast(int, word) for word in words]
         missing = set(range(count)) - set(found)
         if not missing:
             return pieces, found
-        pairs = sorted([*zip(found, pieces, strict=True), *((word, self.unknown) for word in missing)], key=lambda pair: pair[0])
+        pairs = sorted(
+            [*zip(found, pieces, strict=True), *((word, self.unknown) for word in missing)],
+            key=lambda pair: pair[0],
+        )
         return [piece for _, piece in pairs], [word for word, _ in pairs]
 
     def _cut_windows(self, document: int, pieces: list[int], words: list[int]) -> list[Window]:
@@ -172,7 +184,9 @@ class HiddenStates:
             end = min(start + self.window, len(pieces))
             owned_from = start if start == 0 else start + overlap // 2
             owned_to = end if end == len(pieces) else end - (overlap - overlap // 2)
-            owned = [word if owned_from <= start + i < owned_to else -1 for i, word in enumerate(words[start:end])]
+            owned = [
+                word if owned_from <= start + i < owned_to else -1 for i, word in enumerate(words[start:end])
+            ]
             windows.append(
                 Window(
                     document,

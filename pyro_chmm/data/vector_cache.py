@@ -57,7 +57,9 @@ def read(directory: Path, key: str, shape: EntryShape) -> tuple[Half, Half] | No
     return tokens, documents
 
 
-def write(directory: Path, key: str, shape: EntryShape, fill: Callable[[Half, Half], None]) -> tuple[Half, Half]:
+def write(
+    directory: Path, key: str, shape: EntryShape, fill: Callable[[Half, Half], None]
+) -> tuple[Half, Half]:
     """Let ``fill`` write into two memory-mapped arrays, then move the finished entry into place.
 
     Two processes may make the same entry at once: the later one takes the earlier one's.

@@ -45,7 +45,9 @@ def read_model(directory: Path, expected: str) -> tuple[dict[str, Any], dict[str
             f"{directory} holds no saved model ({_CONFIG} is missing); give a folder that `pyro-chmm fit --out` or save() wrote."
         ) from None
     except (OSError, ValueError) as error:
-        raise ModelFileError(f"{config} cannot be read as JSON ({error}); the saved model is damaged.") from None
+        raise ModelFileError(
+            f"{config} cannot be read as JSON ({error}); the saved model is damaged."
+        ) from None
     description = content.get("model") if isinstance(content, dict) else None
     if not isinstance(description, dict) or description.get("class") != expected:
         raise ModelFileError(f"{config} does not describe a {expected} model.")
@@ -58,7 +60,9 @@ def read_model(directory: Path, expected: str) -> tuple[dict[str, Any], dict[str
     except FileNotFoundError:
         raise ModelFileError(f"{directory / _WEIGHTS} is missing; the saved model is incomplete.") from None
     except (safetensors.SafetensorError, OSError) as error:
-        raise ModelFileError(f"{directory / _WEIGHTS} cannot be read ({error}); the saved model is damaged.") from None
+        raise ModelFileError(
+            f"{directory / _WEIGHTS} cannot be read ({error}); the saved model is damaged."
+        ) from None
 
 
 @contextmanager
@@ -68,7 +72,9 @@ def well_formed(directory: str | Path) -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError, RuntimeError, ConfigError, DataError) as error:
         detail = " ".join(str(error).split())
-        raise ModelFileError(f"The saved model in {directory} is damaged or of another version: {detail}") from None
+        raise ModelFileError(
+            f"The saved model in {directory} is damaged or of another version: {detail}"
+        ) from None
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +100,12 @@ class SparseCHMM(LabelModel):
         vote = MajorityVote().predict_ids(train)
         extra = None if valid is None or packed_valid is None else self._pack(valid, training=True)
         trainer = Trainer(
-            self._conditionals, self.prior, packed, extra, vote, lambda: self._selection(packed_valid or packed)
+            self._conditionals,
+            self.prior,
+            packed,
+            extra,
+            vote,
+            lambda: self._selection(packed_valid or packed),
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
@@ -109,7 +113,9 @@ class SparseCHMM(LabelModel):
             self.best_stage_ = trainer.run()
         self.stages_ = tuple(sorted(trainer.stage_weights))
         self.seconds_per_epoch_ = {
-            str(stage): float(np.mean([record.seconds for record in self.history_ if record.stage == stage] or [0.0]))
+            str(stage): float(
+                np.mean([record.seconds for record in self.history_ if record.stage == stage] or [0.0])
+            )
             for stage in self.stages_
         }
         return self
@@ -131,7 +137,9 @@ class SparseCHMM(LabelModel):
         if valid is None:
             return
         if valid.lf_names != train.lf_names or valid.label_set != train.label_set:
-            raise DataError("The training and validation corpora differ in labeling functions or entity types.")
+            raise DataError(
+                "The training and validation corpora differ in labeling functions or entity types."
+            )
         if self.config.select == "valid-f1" and valid.gold is None:
             raise ConfigError(
                 "select is valid-f1, but the validation corpus has no gold labels; use --select evidence (select='evidence')."
@@ -153,7 +161,11 @@ class SparseCHMM(LabelModel):
         settings = EncoderSettings(self.config.encoder, self.config.layers, self.config.document_vector)
         vectors = encode(corpus, settings, cache_dir=self.cache_dir, device=self.device)
         if self.config.majority_vote_lf:
-            vote = MajorityVote().predict_ids(corpus) if training else np.full(corpus.num_tokens, ABSTAIN, np.int16)
+            vote = (
+                MajorityVote().predict_ids(corpus)
+                if training
+                else np.full(corpus.num_tokens, ABSTAIN, np.int16)
+            )
             weak_labels = np.column_stack([corpus.weak_labels, vote]).astype(np.int16)
             corpus = replace(corpus, lf_names=(*corpus.lf_names, _VOTE_LF), weak_labels=weak_labels)
         return PackedCorpus(corpus, vectors, self.config.o_weight_contested, self.config.o_weight_silent)
@@ -192,7 +204,9 @@ class SparseCHMM(LabelModel):
         """Predicted reliability of each LF on each label, mean over documents: ``(K, L)``."""
         packed = self._pack(self._matching(corpus), training=False)
         conditionals = self._fitted()
-        parts = [conditionals.reliability(batch.document_vectors).double().cpu() for batch in self._batches(packed)]
+        parts = [
+            conditionals.reliability(batch.document_vectors).double().cpu() for batch in self._batches(packed)
+        ]
         return torch.cat(parts).mean(dim=0)[: len(self.lf_names)].numpy()
 
     @torch.no_grad()
@@ -209,7 +223,9 @@ class SparseCHMM(LabelModel):
 
     def _fitted(self) -> Conditionals:
         if self._conditionals is None:
-            raise ConfigError("This SparseCHMM has not been fitted; call fit(train) or SparseCHMM.load(directory) first.")
+            raise ConfigError(
+                "This SparseCHMM has not been fitted; call fit(train) or SparseCHMM.load(directory) first."
+            )
         return self._conditionals
 
     def _matching(self, corpus: Corpus) -> Corpus:
@@ -247,7 +263,9 @@ class SparseCHMM(LabelModel):
         emission = conditionals.emission_mean(batch.document_vectors)
         logits = conditionals.transition_logits(batch.token_vectors)
         evidence = conditionals.log_emission_evidence(emission, batch)
-        return chain.log_evidence(conditionals.initial, logits, evidence, batch.offsets, backend=self.config.backend)
+        return chain.log_evidence(
+            conditionals.initial, logits, evidence, batch.offsets, backend=self.config.backend
+        )
 
     @torch.no_grad()
     def _decode(self, packed: PackedCorpus) -> NDArray[np.int16]:
@@ -303,4 +321,3 @@ class SparseCHMM(LabelModel):
             conditionals.stage = int(description["stage"])
         model._conditionals = conditionals.to(device)
         return model
-

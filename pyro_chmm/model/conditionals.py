@@ -10,7 +10,12 @@ from pyro_chmm import chain
 from pyro_chmm.data.batching import PackedBatch
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.networks import Networks
-from pyro_chmm.model.reliability import check_expansion, expand_reliability, reliability_scores, scale_reliability
+from pyro_chmm.model.reliability import (
+    check_expansion,
+    expand_reliability,
+    reliability_scores,
+    scale_reliability,
+)
 from pyro_chmm.model.wxor import addon_prior
 
 
@@ -47,19 +52,25 @@ class Conditionals(nn.Module):
     def reliability(self, document_vectors: Tensor) -> Tensor:
         """Scaled reliabilities, eqs. (1) and (2): ``(B, width) -> (B, K, L)``."""
         config, lfs = self.config, self.networks.num_lfs
-        scores = reliability_scores(self.networks.reliability_logits(document_vectors), config.softmax_reliability)
+        scores = reliability_scores(
+            self.networks.reliability_logits(document_vectors), config.softmax_reliability
+        )
         if not config.scale_reliability:
             return scores
         # O is no share of a SoftMax and keeps its sigmoid; a single LF has no share to split at
         split = 1.0 / lfs if lfs > 1 else 0.5
-        return torch.cat([scores[..., :1], scale_reliability(scores[..., 1:], config.h_n, config.h_s, split)], dim=-1)
+        return torch.cat(
+            [scores[..., :1], scale_reliability(scores[..., 1:], config.h_n, config.h_s, split)], dim=-1
+        )
 
     def base_prior(self, document_vectors: Tensor) -> Tensor:
         """Emission base prior, eq. (3): ``(B, width) -> (B, K, L, L)``."""
         config = self.config
         split = (config.g_r_stage1 if self.stage == 1 else config.g_r_stage23) / self.networks.num_labels
         reliability = self.reliability(document_vectors)
-        return expand_reliability(reliability, config.g_n, split, config.naive_emission, config.detach_base_prior)
+        return expand_reliability(
+            reliability, config.g_n, split, config.naive_emission, config.detach_base_prior
+        )
 
     def concentration(self, document_vectors: Tensor) -> Tensor:
         """Omega of section 3.2.3: ``(B, width) -> (B, K, L, L)``; the addon prior enters after stage 1."""

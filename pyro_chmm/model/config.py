@@ -20,14 +20,21 @@ class SparseCHMMConfig:
     """
 
     encoder: str = _option("minilm", "Language model: minilm, none, a hub name or a local path.")
-    layers: tuple[int, ...] = _option((-1,), "Hidden layers put side by side as token vectors; -1 is the last.")
-    document_vector: Literal["cls", "mean"] = _option("cls", "Document vector: the [CLS] state or the mean over tokens.")
+    layers: tuple[int, ...] = _option(
+        (-1,), "Hidden layers put side by side as token vectors; -1 is the last."
+    )
+    document_vector: Literal["cls", "mean"] = _option(
+        "cls", "Document vector: the [CLS] state or the mean over tokens."
+    )
     seed: int = _option(0, "Seed of initial weights, shuffling and emission samples.")
     select: Literal["valid-f1", "evidence"] = _option(
-        "valid-f1", "Choose epochs by F1 on gold validation labels, or by held-out evidence (no gold is seen)."
+        "valid-f1",
+        "Choose epochs by F1 on gold validation labels, or by held-out evidence (no gold is seen).",
     )
     # emission
-    reliability_level: Literal["label", "entity"] = _option("label", "One reliability a label, or one an entity type.")
+    reliability_level: Literal["label", "entity"] = _option(
+        "label", "One reliability a label, or one an entity type."
+    )
     concentration_base: float = _option(2.0, "nu_base: least concentration of an emission entry.")
     concentration_range: float = _option(1000.0, "nu_expan: how far a prior of 1 raises the concentration.")
     h_n: float = _option(0.8, "Exponent n of the scaling function h, eq. (2).")
@@ -36,23 +43,36 @@ class SparseCHMMConfig:
     g_r_stage1: float = _option(0.05, "Split point r of g in stage 1, in units of 1/L.")
     g_r_stage23: float = _option(0.05, "Split point r of g in stages 2 and 3, in units of 1/L.")
     wxor_normalization: Literal["softmax", "sum", "rate"] = _option(
-        "softmax", "WXOR scores: SoftMax over queries (paper), divided by their sum over targets, or the plain rate."
+        "softmax",
+        "WXOR scores: SoftMax over queries (paper), divided by their sum over targets, or the plain rate.",
     )
     addon_weight: float = _option(0.2, "lambda: weight of observed statistics in stage 2's target emission.")
     majority_vote_lf: bool = _option(False, "Majority voting as one more LF during training only.")
     # what an LF's O means
-    o_weight_contested: float = _option(0.0, "Weight of an LF's O at tokens where another LF fires (1: plain evidence).")
-    o_weight_silent: float = _option(1.0, "Weight of an LF's O at tokens where no LF fires (1: plain evidence).")
+    o_weight_contested: float = _option(
+        0.0, "Weight of an LF's O at tokens where another LF fires (1: plain evidence)."
+    )
+    o_weight_silent: float = _option(
+        1.0, "Weight of an LF's O at tokens where no LF fires (1: plain evidence)."
+    )
     # priors and objective
-    emission_prior: str = _option("amortized", "Prior on the emission: amortized, or NAME:STRENGTH from the registry.")
+    emission_prior: str = _option(
+        "amortized", "Prior on the emission: amortized, or NAME:STRENGTH from the registry."
+    )
     kl_weight: float = _option(1.0, "Weight of the KL divergence between guide and emission prior.")
-    posterior_sharpening: float = _option(0.0, "Multiple of the posterior entropy of z taken off the objective.")
-    marginalize: Literal["fast", "enum"] = _option("fast", "Sum over z by the chain's kernels or by TraceEnum_ELBO.")
+    posterior_sharpening: float = _option(
+        0.0, "Multiple of the posterior entropy of z taken off the objective."
+    )
+    marginalize: Literal["fast", "enum"] = _option(
+        "fast", "Sum over z by the chain's kernels or by TraceEnum_ELBO."
+    )
     backend: str = _option("auto", "Chain backend: auto, reference, cpu or cuda.")
     # training
     batch_size: int = _option(128, "Documents a training step.")
     pretrain_learning_rate: float = _option(5e-3, "Learning rate of MSE pre-training.")
-    pretrain_epochs: int = _option(50, "At most so many epochs of MSE pre-training, eq. (7); it ends on convergence.")
+    pretrain_epochs: int = _option(
+        50, "At most so many epochs of MSE pre-training, eq. (7); it ends on convergence."
+    )
     learning_rate_stage1: float = _option(2e-3, "Learning rate of stage 1 (transitions and base prior).")
     learning_rate_stage2: float = _option(1e-3, "Learning rate of stage 2 (addon prior).")
     learning_rate_stage3: float = _option(1e-3, "Learning rate of stage 3 (transitions).")
@@ -62,20 +82,28 @@ class SparseCHMMConfig:
     patience: int = _option(10, "Epochs without a better selection score before a stage ends.")
     weight_decay: float = _option(0.0, "Decoupled weight decay of the networks' weights (not their biases).")
     gradient_clip: float = _option(5.0, "Largest norm of a step's gradient.")
-    verify: bool = _option(True, "Before training, check the fast path against TraceEnum_ELBO on the first batch.")
+    verify: bool = _option(
+        True, "Before training, check the fast path against TraceEnum_ELBO on the first batch."
+    )
     # ablations (Table 4) and choices of the authors' code
     naive_emission: bool = _option(False, "Ablation: off-diagonal emission uniform, no emphasis on O.")
     scale_reliability: bool = _option(True, "Apply h, eq. (2); off is the paper's ablation without h.")
     softmax_reliability: bool = _option(True, "SoftMax over LFs, eq. (1); off puts a sigmoid in its place.")
-    sample_emission: bool = _option(True, "Sample emissions from the Dirichlet in training; off uses its mean.")
-    stage2: Literal["separate", "none", "merged"] = _option("separate", "Stage 2 on its own, left out, or merged with 3.")
+    sample_emission: bool = _option(
+        True, "Sample emissions from the Dirichlet in training; off uses its mean."
+    )
+    stage2: Literal["separate", "none", "merged"] = _option(
+        "separate", "Stage 2 on its own, left out, or merged with 3."
+    )
     detach_base_prior: bool = _option(False, "Only diagonal and O entries of the base prior carry gradients.")
     constrained_decoding: bool = _option(True, "Decode only valid BIO sequences.")
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for item in fields(self):
-            object.__setattr__(self, item.name, _coerce(item.name, getattr(self, item.name), hints[item.name]))
+            object.__setattr__(
+                self, item.name, _coerce(item.name, getattr(self, item.name), hints[item.name])
+            )
         for name in ("concentration_base", "concentration_range", "h_n", "h_s", "g_r_stage1", "g_r_stage23"):
             _require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
         _require(self.g_n > 1, "g_n", self.g_n, "a number above 1")
@@ -91,7 +119,10 @@ class SparseCHMMConfig:
             _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         _require(len(self.layers) > 0, "layers", self.layers, "at least one layer")
         _require(
-            self.backend in ("auto", "reference", "cpu", "cuda"), "backend", self.backend, "auto, reference, cpu or cuda"
+            self.backend in ("auto", "reference", "cpu", "cuda"),
+            "backend",
+            self.backend,
+            "auto, reference, cpu or cuda",
         )
 
     @classmethod
@@ -101,7 +132,9 @@ class SparseCHMMConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """All hyper-parameters as JSON types."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -138,5 +171,7 @@ def _coerce(name: str, value: Any, kind: Any) -> Any:
         ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
         _require(ok, name, value, "a finite number")
         return float(value)
-    _require(type(value) is kind, name, value, {int: "a whole number", bool: "true or false", str: "a text"}[kind])
+    _require(
+        type(value) is kind, name, value, {int: "a whole number", bool: "true or false", str: "a text"}[kind]
+    )
     return value

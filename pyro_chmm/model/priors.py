@@ -113,5 +113,7 @@ def parse_prior(text: str) -> Amortized | EmissionPrior:
     except ValueError:
         value = float("nan")
     if not 0 < value < float("inf"):
-        raise ConfigError(f"emission_prior is {text!r}; expected a positive number after the colon, as in {name}:50.")
+        raise ConfigError(
+            f"emission_prior is {text!r}; expected a positive number after the colon, as in {name}:50."
+        )
     return _REGISTRY[name](value)

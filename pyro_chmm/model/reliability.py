@@ -74,7 +74,9 @@ def check_expansion(num_labels: int, n: float, r: float) -> None:
         )
 
 
-def expand_reliability(reliability: Tensor, n: float, r: float, naive: bool = False, detach: bool = False) -> Tensor:
+def expand_reliability(
+    reliability: Tensor, n: float, r: float, naive: bool = False, detach: bool = False
+) -> Tensor:
     """Emission base prior, eq. (3): the reliabilities on the diagonal, functions of them elsewhere.
 
     :param reliability: ``(..., K, L)``, the scaled scores.

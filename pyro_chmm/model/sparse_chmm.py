@@ -11,7 +11,14 @@ from typing import cast
 import pyro
 import torch
 from pyro import poutine
-from pyro.distributions import Categorical, Delta, Dirichlet, MaskedDistribution, TorchDistribution, constraints
+from pyro.distributions import (
+    Categorical,
+    Delta,
+    Dirichlet,
+    MaskedDistribution,
+    TorchDistribution,
+    constraints,
+)
 from pyro.distributions.torch_distribution import TorchDistributionMixin
 from pyro.infer import ELBO, Trace_ELBO, TraceEnum_ELBO
 from pyro.ops.indexing import Vindex
@@ -165,10 +172,15 @@ class SparseCHMMModel(nn.Module):
     def checked_prior(self, prior: TorchDistribution, posterior: TorchDistribution) -> TorchDistribution:
         """A callable's distribution, or a ConfigError where its shape is wrong."""
         if not isinstance(prior, TorchDistributionMixin):
-            raise ConfigError(f"emission_prior returned a {type(prior).__name__}, expected a Pyro distribution.")
-        found, expected = (tuple(prior.batch_shape), tuple(prior.event_shape)), (
-            tuple(posterior.batch_shape),
-            tuple(posterior.event_shape),
+            raise ConfigError(
+                f"emission_prior returned a {type(prior).__name__}, expected a Pyro distribution."
+            )
+        found, expected = (
+            (tuple(prior.batch_shape), tuple(prior.event_shape)),
+            (
+                tuple(posterior.batch_shape),
+                tuple(posterior.event_shape),
+            ),
         )
         if found != expected:
             raise ConfigError(
@@ -189,7 +201,9 @@ class SparseCHMMModel(nn.Module):
             objective, self.terms["entropy"] = sharpened.value, sharpened.entropy.sum()
         pyro.factor("weak_labels", objective.to(logits.dtype))
 
-    def chain_inputs(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def chain_inputs(
+        self, batch: PackedBatch, emission: Tensor, logits: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What :mod:`pyro_chmm.chain` takes."""
         evidence = self.conditionals.log_emission_evidence(emission, batch)
         return self.conditionals.initial.to(logits), logits, evidence, batch.offsets
@@ -200,7 +214,9 @@ class SparseCHMMModel(nn.Module):
         documents = torch.arange(batch.num_documents, device=device)
         longest = int(batch.lengths.max())
         inside = torch.arange(longest, device=device) < batch.lengths.unsqueeze(-1)  # (B, T)
-        position = (batch.offsets[:-1].unsqueeze(-1) + torch.arange(longest, device=device)).clamp(max=len(logits) - 1)
+        position = (batch.offsets[:-1].unsqueeze(-1) + torch.arange(longest, device=device)).clamp(
+            max=len(logits) - 1
+        )
         # unbind, not [:, t]: the backward of each select would be a full-size tensor of zeros
         transitions = torch.softmax(logits, dim=-1)[position].unbind(1)  # T times (B, L, L)
         labels, weight = batch.weak_labels[position].unbind(1), batch.weight[position].unbind(1)

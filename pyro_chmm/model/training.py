@@ -130,7 +130,10 @@ class Trainer:
                 conditionals.emission_mean(batch.document_vectors), emission
             ) + initialization.transition_distance(predicted, transition)
 
-        parameters = [*conditionals.networks.transition.parameters(), *conditionals.networks.reliability.parameters()]
+        parameters = [
+            *conditionals.networks.transition.parameters(),
+            *conditionals.networks.reliability.parameters(),
+        ]
         initialization.pretrain(
             parameters, distance, self.batches, config.pretrain_learning_rate, config.pretrain_epochs
         )
@@ -186,7 +189,9 @@ class Trainer:
                 record = self.run_epoch(stage, epoch, optimizer)
                 self.history.append(record)
                 f1 = "" if record.valid_f1 is None else f", validation F1 {record.valid_f1:.2f}"
-                log.info("stage %d, epoch %d: loss %.5f%s (%.2f s)", stage, epoch, record.loss, f1, record.seconds)
+                log.info(
+                    "stage %d, epoch %d: loss %.5f%s (%.2f s)", stage, epoch, record.loss, f1, record.seconds
+                )
                 advance(1, note=f"loss {record.loss:.4f}{f1}")
                 improved = record.selection > best
                 best, waited = self.keep_if_better(stage, record.selection), 0 if improved else waited + 1

@@ -67,6 +67,8 @@ def test_what_an_o_counts() -> None:
 
 
 def test_vectors_of_another_corpus_are_refused(packed: PackedCorpus) -> None:
-    wrong = Vectors(np.zeros((7, 2), np.float16), np.zeros((4, 1), np.float16), EncoderSettings("none"), cached=False)
+    wrong = Vectors(
+        np.zeros((7, 2), np.float16), np.zeros((4, 1), np.float16), EncoderSettings("none"), cached=False
+    )
     with pytest.raises(DataError, match="7 tokens"):
         PackedCorpus(packed.corpus, wrong)

@@ -32,9 +32,13 @@ def make_batch(lengths: list[int], lfs: int, labels: int, seed: int = 0) -> Pack
     )
 
 
-def make_conditionals(lfs: int, labels: int, stage: int = 1, seed: int = 0, **hyperparameters: object) -> Conditionals:
+def make_conditionals(
+    lfs: int, labels: int, stage: int = 1, seed: int = 0, **hyperparameters: object
+) -> Conditionals:
     """Random weights in float64, a random WXOR table and random observed emissions."""
-    config = SparseCHMMConfig.from_dict({"concentration_range": 50.0, "backend": "reference", **hyperparameters})
+    config = SparseCHMMConfig.from_dict(
+        {"concentration_range": 50.0, "backend": "reference", **hyperparameters}
+    )
     networks = Networks(TOKEN_WIDTH, DOCUMENT_WIDTH, lfs, labels, config.reliability_level == "entity")
     conditionals = Conditionals(networks, config, torch.ones(labels, labels, dtype=torch.bool)).double()
     generator = torch.Generator().manual_seed(seed)

@@ -14,7 +14,15 @@ from pyro_chmm.model.reliability import (
 
 GRID = torch.linspace(0, 1, 2001, dtype=torch.float64)
 # (n, s, r) of Table 11 with r = 1/K, and the shapes of figure 3
-SCALINGS = [(1.2, 1.5, 1 / 16), (1.2, 3, 1 / 5), (0.9, 1.1, 1 / 9), (0.8, 1.5, 1 / 3), (1.1, 1, 1 / 17), (2, 1, 0.5), (3, 2, 0.5)]
+SCALINGS = [
+    (1.2, 1.5, 1 / 16),
+    (1.2, 3, 1 / 5),
+    (0.9, 1.1, 1 / 9),
+    (0.8, 1.5, 1 / 3),
+    (1.1, 1, 1 / 17),
+    (2, 1, 0.5),
+    (3, 2, 0.5),
+]
 # (L, n, r) of Table 11 and of figure 4
 EXPANSIONS = [(9, 4, 1 / 18), (9, 4, 1 / 180), (3, 4, 1 / 60), (5, 4, 1 / 50), (37, 4, 1 / 185), (5, 2, 0.3)]
 

@@ -101,7 +101,9 @@ def test_the_loss_is_minus_the_brute_force_evidence(
                 joint *= transition[n, previous, z].item()
                 for k in range(2):
                     if batch.weak_labels[n, k] >= 0:
-                        joint *= emission[m, k, z, batch.weak_labels[n, k]].item() ** batch.weight[n, k].item()
+                        joint *= (
+                            emission[m, k, z, batch.weak_labels[n, k]].item() ** batch.weight[n, k].item()
+                        )
                 previous = z
             evidence += joint
         total += torch.tensor(evidence, dtype=torch.float64).log().item()
@@ -138,7 +140,9 @@ def test_a_stronger_diagonal_raises_the_kl_of_an_unreliable_guide(
     batch_of: Callable[..., PackedBatch], conditionals_of: Callable[..., Conditionals]
 ) -> None:
     losses = [
-        loss_and_gradients(conditionals_of(2, 3), Diagonal(strength), batch_of(RAGGED, 2, 3), "fast")[0].item()
+        loss_and_gradients(conditionals_of(2, 3), Diagonal(strength), batch_of(RAGGED, 2, 3), "fast")[
+            0
+        ].item()
         for strength in (10.0, 100.0, 1000.0)
     ]
     assert losses == sorted(losses)

@@ -43,7 +43,9 @@ def test_rates_equal_the_written_out_sums(observations: tuple[Tensor, Tensor, Te
 
 def test_rates_do_not_depend_on_batches(observations: tuple[Tensor, Tensor, Tensor]) -> None:
     reliability, labels, index = observations
-    parts = [(reliability[m : m + 1], labels[index == m], torch.zeros(20, dtype=torch.long)) for m in range(3)]
+    parts = [
+        (reliability[m : m + 1], labels[index == m], torch.zeros(20, dtype=torch.long)) for m in range(3)
+    ]
     torch.testing.assert_close(wxor_rates(parts, 4, 5), wxor_rates([observations], 4, 5))
 
 
