@@ -23,7 +23,7 @@ from torch import Tensor
 
 from pyro_chmm.chain import backends
 from pyro_chmm.chain.operators import chain_log_evidence, chain_objective
-from pyro_chmm.chain.validation import check_chain
+from pyro_chmm.chain.validation import check_chain, check_number
 
 
 class Marginals(NamedTuple):
@@ -122,9 +122,7 @@ def sharpened_evidence(
     Only ``value`` is differentiable; ``log_evidence`` and ``entropy`` are for reporting.
     """
     if sharpening == 0:
-        evidence = log_evidence(
-            initial, transition, log_emission, offsets, logits=logits, backend=backend, check=check
-        )
+        evidence = log_evidence(initial, transition, log_emission, offsets, logits=logits, backend=backend, check=check)
         with torch.no_grad():
             posterior = entropy(initial, transition, log_emission, offsets, logits=logits, backend=backend)
         return SharpenedEvidence(evidence, evidence.detach(), posterior)
@@ -153,9 +151,7 @@ def marginals(
     if transitions and logits:
         dead = (transition == -torch.inf).all(-1, keepdim=True)
         transition, logits = transition.softmax(-1).masked_fill_(dead, 0.0), False
-    evidence, _, pairs, state = chain_log_evidence(
-        initial, transition, log_emission, offsets, logits, name, True, transitions
-    )
+    evidence, _, pairs, state = chain_log_evidence(initial, transition, log_emission, offsets, logits, name, True, transitions)
     # the gradient to a probability is the pair's marginal without that probability
     return Marginals(state, pairs.mul_(transition) if transitions else None, evidence)
 
@@ -175,8 +171,7 @@ def viterbi(
     name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
     run = backends.function(name, "viterbi")
     labels, score = run(*_contiguous(initial, transition, log_emission, offsets), logits=logits)
-    if bool(score.isnan().any()):
-        log_evidence(initial, transition, log_emission, offsets, logits=logits, backend=name)
+    check_number(score, (initial, transition, log_emission, offsets), logits=logits)
     return ViterbiPath(labels, score)
 
 
@@ -198,12 +193,12 @@ def sample(
     One uniform number per draw and token comes from ``generator`` (on the tensors' device). Impossible documents are filled with -1.
     """
     name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
+    # raises for what is not a number, which the draws would hide
+    log_evidence(initial, transition, log_emission, offsets, logits=logits, backend=name)
     shape = (draws, len(log_emission))
     uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=log_emission.device)
     run = backends.function(name, "sample")
-    labels: Tensor = run(
-        *_contiguous(initial, transition, log_emission, offsets), logits=logits, uniforms=uniforms
-    )
+    labels: Tensor = run(*_contiguous(initial, transition, log_emission, offsets), logits=logits, uniforms=uniforms)
     return labels
 
 
@@ -220,6 +215,9 @@ def impossible_step(
 ) -> list[ImpossibleStep]:
     """For each document whose log evidence is -inf: the document and the first token that no path survives."""
     name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
+    evidence = log_evidence(initial, transition, log_emission, offsets, logits=logits, backend=name)
+    if not bool((evidence == -torch.inf).any()):
+        return []
     run = backends.function(name, "impossible_step")
     steps = run(*_contiguous(initial, transition, log_emission, offsets), logits=logits).tolist()
     return [ImpossibleStep(document, token) for document, token in enumerate(steps) if token >= 0]

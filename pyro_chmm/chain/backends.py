@@ -108,9 +108,7 @@ def _load(name: str) -> ModuleType:
     try:
         module = importlib.import_module(f"pyro_chmm.chain.{name}")
     except ImportError as error:
-        raise ChainError(
-            f"chain backend {name!r} cannot be imported ({error}); use backend='reference'"
-        ) from error
+        raise ChainError(f"chain backend {name!r} cannot be imported ({error}); use backend='reference'") from error
     if hasattr(module, "check_available"):
         module.check_available()
     return module

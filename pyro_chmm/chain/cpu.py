@@ -33,9 +33,7 @@ def forward_backward(
     transitions = gradients and transitions
     evidence = torch.zeros(documents, dtype=torch.float64)
     initial_gradient = initial.new_zeros(documents, labels)
-    transition_gradient = (
-        torch.empty_like(transition) if transitions else transition.new_empty(0, labels, labels)
-    )
+    transition_gradient = torch.empty_like(transition) if transitions else transition.new_empty(0, labels, labels)
     marginals = torch.empty_like(log_emission)
     strain = initial.new_zeros(documents)
     outputs = [evidence, initial_gradient, transition_gradient, marginals, strain]
@@ -52,9 +50,7 @@ def forward_backward(
         _carefully(inputs, strained, lengths, logits, (1.0, 0.0), transitions, results)
     if not gradients:
         return ForwardBackward(evidence, None, None, None)
-    return ForwardBackward(
-        evidence, initial_gradient, transition_gradient if transitions else None, marginals
-    )
+    return ForwardBackward(evidence, initial_gradient, transition_gradient if transitions else None, marginals)
 
 
 def objective(
@@ -74,9 +70,7 @@ def objective(
     transitions = gradients and transitions
     evidence, entropy = (torch.zeros(documents, dtype=torch.float64) for _ in range(2))
     initial_gradient = initial.new_zeros(documents, labels)
-    transition_gradient = (
-        torch.empty_like(transition) if transitions else transition.new_empty(0, labels, labels)
-    )
+    transition_gradient = torch.empty_like(transition) if transitions else transition.new_empty(0, labels, labels)
     emission_gradient = torch.empty_like(log_emission)
     lengths = np.diff(offsets.numpy())
     _carefully(
@@ -90,14 +84,10 @@ def objective(
     )
     if not gradients:
         return Objective(evidence, entropy, None, None, None)
-    return Objective(
-        evidence, entropy, initial_gradient, transition_gradient if transitions else None, emission_gradient
-    )
+    return Objective(evidence, entropy, initial_gradient, transition_gradient if transitions else None, emission_gradient)
 
 
-def viterbi(
-    initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool
-) -> tuple[Tensor, Tensor]:
+def viterbi(initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool) -> tuple[Tensor, Tensor]:
     """Labels (N,) int64 and log scores (B,); see :mod:`pyro_chmm.chain.backends`."""
     paths = torch.empty(len(log_emission), dtype=torch.int64)
     scores = torch.zeros(len(offsets) - 1, dtype=torch.float64)
@@ -132,13 +122,9 @@ def sample(
     return paths
 
 
-def impossible_step(
-    initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool
-) -> Tensor:
+def impossible_step(initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool) -> Tensor:
     """The token (B,) int64 at which a document became impossible, or -1; see :mod:`pyro_chmm.chain.backends`."""
-    evidence = forward_backward(
-        initial, transition, log_emission, offsets, logits=logits, gradients=False
-    ).log_evidence
+    evidence = forward_backward(initial, transition, log_emission, offsets, logits=logits, gradients=False).log_evidence
     documents = torch.nonzero(evidence == -torch.inf)[:, 0]
     tokens = torch.full(evidence.shape, -1, dtype=torch.int64)
     arrays = _arrays(initial, transition, log_emission, offsets)
@@ -151,9 +137,7 @@ def impossible_step(
     return tokens
 
 
-def emission_evidence(
-    log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor
-) -> Tensor:
+def emission_evidence(log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor) -> Tensor:
     """Eq. (10), (N, L); see :mod:`pyro_chmm.chain.backends`."""
     out = log_emission.new_empty(len(weak_labels), log_emission.shape[2])
     arrays = _arrays(log_emission, weak_labels, _weight(weight, log_emission), offsets, out)
@@ -208,9 +192,7 @@ def _carefully(
     run_parallel(work, lengths[documents].tolist())
 
 
-def _in_groups(
-    inputs: list[Tensor], lengths: np.ndarray, logits: bool, transitions: bool, outputs: list[Tensor]
-) -> None:
+def _in_groups(inputs: list[Tensor], lengths: np.ndarray, logits: bool, transitions: bool, outputs: list[Tensor]) -> None:
     flat_in = [part.reshape(-1).numpy() for part in inputs]
     flat_out = [part.reshape(-1).numpy() for part in outputs]
     members = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -226,16 +208,12 @@ def _in_groups(
         slots = min(steps, max(1, room // (WIDTH * labels * labels)))
         space = (slots * labels * labels, (steps + 1) * labels, steps * labels, 2 * steps)
         scratch = [like.new_empty(WIDTH * size).numpy() for size in space]
-        cpu_groups.forward_backward(
-            *flat_in, members, logits, transitions, *flat_out, first, last, slots, *scratch
-        )
+        cpu_groups.forward_backward(*flat_in, members, logits, transitions, *flat_out, first, last, slots, *scratch)
 
     run_parallel(work, longest.tolist())
 
 
-def _in_rows(
-    inputs: list[Tensor], lengths: np.ndarray, logits: bool, transitions: bool, outputs: list[Tensor]
-) -> None:
+def _in_rows(inputs: list[Tensor], lengths: np.ndarray, logits: bool, transitions: bool, outputs: list[Tensor]) -> None:
     labels = len(inputs[0])
     like = inputs[0]
     square = labels * labels

@@ -46,7 +46,7 @@ def objective(
         theta = np.empty((labels, labels))
         log_p = np.empty((labels, labels))
         for i in range(labels):
-            alpha[0, i] = np.log(initial[i])
+            alpha[0, i] = np.log(np.float64(initial[i]))
             past[0, i] = alpha[0, i] if initial[i] > 0 else 0.0
         for t in range(begin, end):
             s = t - begin
@@ -71,9 +71,7 @@ def objective(
             s = t - begin
             log_probabilities(transition[t], logits, alpha[s], log_p)
             add_emission(log_p, log_emission[t], theta)
-            _pairs(
-                alpha[s], past[s], theta, beta, future, total, mean, evidence_weight, entropy_weight, gradient
-            )
+            _pairs(alpha[s], past[s], theta, beta, future, total, mean, evidence_weight, entropy_weight, gradient)
             for j in range(labels):
                 emission_gradient[t, j] = gradient[:, j].sum()
             if transitions and logits:
@@ -93,7 +91,7 @@ def objective(
         for i in range(labels):
             weight = evidence_weight
             if initial[i] > 0:
-                weight -= entropy_weight * (np.log(initial[i]) + future[i] - mean)
+                weight -= entropy_weight * (np.log(np.float64(initial[i])) + future[i] - mean)
             initial_gradient[document, i] = weight * np.exp(beta[i] - total)
 
 
@@ -107,7 +105,7 @@ def log_probabilities(transition: Any, logits: bool, alpha: Any, out: Any) -> No
     for i in range(labels):
         shift = log_sum(transition[i]) if logits else 0.0
         for j in range(labels):
-            value = transition[i, j] - shift if logits else np.log(transition[i, j])
+            value = transition[i, j] - shift if logits else np.log(np.float64(transition[i, j]))
             out[i, j] = -INF if np.isnan(value) and alpha[i] == -INF else value
 
 

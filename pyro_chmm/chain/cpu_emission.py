@@ -8,9 +8,7 @@ from pyro_chmm.chain.compiled import kernel
 
 
 @kernel
-def forward(
-    log_emission: Any, weak_labels: Any, weight: Any, offsets: Any, out: Any, first: int, last: int
-) -> None:
+def forward(log_emission: Any, weak_labels: Any, weight: Any, offsets: Any, out: Any, first: int, last: int) -> None:
     """out (N, L) of documents ``first`` to ``last``. ``weight`` is (N, K), or (0, 0) if all weights are 1."""
     labels = out.shape[1]
     column = np.empty(labels, out.dtype)
@@ -33,9 +31,7 @@ def forward(
 
 
 @kernel
-def backward(
-    cotangent: Any, weak_labels: Any, weight: Any, offsets: Any, gradient: Any, first: int, last: int
-) -> None:
+def backward(cotangent: Any, weak_labels: Any, weight: Any, offsets: Any, gradient: Any, first: int, last: int) -> None:
     """gradient (B, K, L, L) of documents ``first`` to ``last``."""
     labels = cotangent.shape[1]
     column = np.empty(labels, cotangent.dtype)

@@ -31,7 +31,7 @@ def viterbi(
             continue
         best, following = np.empty(labels), np.empty(labels)
         for i in range(labels):
-            best[i] = np.log(initial[i])
+            best[i] = np.log(np.float64(initial[i]))
         pointers = np.empty((end - begin, labels), np.uint8)
         broken = False
         for t in range(begin, end):
@@ -109,7 +109,7 @@ def _filter(initial: Any, transition: Any, log_emission: Any, logits: bool, log_
     labels = len(initial)
     alpha, past = np.empty((len(transition) + 1, labels)), np.zeros((2, labels))
     for i in range(labels):
-        alpha[0, i] = np.log(initial[i])
+        alpha[0, i] = np.log(np.float64(initial[i]))
     for t in range(len(transition)):
         log_probabilities(transition[t], logits, alpha[t], log_p)
         add_emission(log_p, log_emission[t], theta)

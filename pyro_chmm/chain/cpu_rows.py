@@ -57,9 +57,7 @@ def forward_backward(
                 inverse[start - begin : stop - begin, :] = 1.0
             for t in range(start, stop):
                 s = t - begin
-                top, scale = _forward(
-                    log_emission[t], kept[t - start], inverse[s], alpha[s], emission[s], alpha[s + 1]
-                )
+                top, scale = _forward(log_emission[t], kept[t - start], inverse[s], alpha[s], emission[s], alpha[s + 1])
                 scales[s] = scale
                 total += top
                 product *= scale
@@ -81,9 +79,7 @@ def forward_backward(
                 worst += _marginals(alpha[s + 1], emission[s], beta, marginals[t]) / scales[s]
                 _backward(kept[t - start], inverse[s], beta, before)
                 if transitions:
-                    _gradient(
-                        kept[t - start], inverse[s], alpha[s], beta, before, logits, transition_gradient[t]
-                    )
+                    _gradient(kept[t - start], inverse[s], alpha[s], beta, before, logits, transition_gradient[t])
                 beta, before = before, beta
         initial_gradient[document, :] = beta
         strain[document] = worst
@@ -188,9 +184,7 @@ def _dot(row: Any, beta: Any) -> Any:
 
 
 @kernel
-def _gradient(
-    potential: Any, inverse: Any, alpha: Any, beta: Any, before: Any, logits: bool, out: Any
-) -> None:
+def _gradient(potential: Any, inverse: Any, alpha: Any, beta: Any, before: Any, logits: bool, out: Any) -> None:
     """The gradient of one step's transitions; ``out`` may be ``potential`` itself."""
     labels = len(beta)
     for i in range(labels):

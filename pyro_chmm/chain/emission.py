@@ -62,9 +62,7 @@ def chain_emission_evidence_backward(
 
 
 @chain_emission_evidence.register_fake
-def _(
-    log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor, backend: str
-) -> Tensor:
+def _(log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor, backend: str) -> Tensor:
     return log_emission.new_empty(weak_labels.shape[0], log_emission.shape[2])
 
 
@@ -83,10 +81,7 @@ def _(
 
 
 def _plain(log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor) -> list[Any]:
-    return [
-        None if part is None else part.detach().contiguous()
-        for part in (log_emission, weak_labels, weight, offsets)
-    ]
+    return [None if part is None else part.detach().contiguous() for part in (log_emission, weak_labels, weight, offsets)]
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -109,9 +104,7 @@ def _setup_context_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Ten
 
 def _backward_backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
     if any(cotangent is not None for cotangent in cotangents):
-        raise ChainError(
-            "the gradient of emission_evidence cannot be differentiated again; it offers first derivatives only"
-        )
+        raise ChainError("the gradient of emission_evidence cannot be differentiated again; it offers first derivatives only")
     return (None,) * 7
 
 

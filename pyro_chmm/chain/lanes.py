@@ -61,9 +61,7 @@ def _spread(context: Any, builder: Any, value: Any, kind: Any, dtype: Any) -> An
     if isinstance(kind, Lanes):
         return value
     undefined = ir.Constant(_vector(dtype), ir.Undefined)
-    single = builder.insert_element(
-        undefined, context.cast(builder, value, kind, dtype), ir.Constant(_INT32, 0)
-    )
+    single = builder.insert_element(undefined, context.cast(builder, value, kind, dtype), ir.Constant(_INT32, 0))
     return _shuffle(builder, single, undefined, [0] * WIDTH)
 
 
@@ -89,9 +87,7 @@ def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _pointer(context, builder, array, args[0], args[1])
-        builder.store(
-            _spread(context, builder, args[2], value, array.dtype), pointer, align=array.dtype.bitwidth // 8
-        )
+        builder.store(_spread(context, builder, args[2], value, array.dtype), pointer, align=array.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), build
@@ -113,10 +109,7 @@ def _arithmetic(instruction: str) -> Callable[..., Any]:
         lanes = a if isinstance(a, Lanes) else b
 
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            left, right = (
-                _spread(context, builder, value, kind, lanes.dtype)
-                for value, kind in zip(args, (a, b), strict=True)
-            )
+            left, right = (_spread(context, builder, value, kind, lanes.dtype) for value, kind in zip(args, (a, b), strict=True))
             return getattr(builder, instruction)(left, right, flags=_FLAGS)
 
         return lanes(a, b), build
@@ -158,9 +151,7 @@ def _where_below(typing: Any, x: Any, limit: Any, then: Any, otherwise: Any) -> 
     kinds = (x, limit, then, otherwise)
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        left, right, yes, no = (
-            _spread(context, builder, value, kind, x.dtype) for value, kind in zip(args, kinds, strict=True)
-        )
+        left, right, yes, no = (_spread(context, builder, value, kind, x.dtype) for value, kind in zip(args, kinds, strict=True))
         return builder.select(builder.fcmp_ordered("<", left, right), yes, no)
 
     return x(*kinds), build
@@ -251,9 +242,7 @@ def _exp_typed(x: Any) -> Any:
 
 
 @_primitive
-def _transpose_in(
-    typing: Any, source: Any, starts: Any, stride: Any, column: Any, target: Any, at: Any
-) -> Any:
+def _transpose_in(typing: Any, source: Any, starts: Any, stride: Any, column: Any, target: Any, at: Any) -> Any:
     """target[at + 8 k + d] = source[starts[d] * stride + column + k] for d, k in 0..7."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -270,9 +259,7 @@ def _transpose_in(
 
 
 @_primitive
-def _transpose_out(
-    typing: Any, source: Any, at: Any, target: Any, starts: Any, stride: Any, column: Any
-) -> Any:
+def _transpose_out(typing: Any, source: Any, at: Any, target: Any, starts: Any, stride: Any, column: Any) -> Any:
     """target[starts[d] * stride + column + k] = source[at + 8 k + d] for d, k in 0..7, in the order of d."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:

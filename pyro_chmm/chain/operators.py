@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pyro_chmm.chain import backends
-from pyro_chmm.chain.validation import raise_not_a_number
+from pyro_chmm.chain.validation import check_number
 from pyro_chmm.errors import ChainError
 
 
@@ -30,7 +30,7 @@ def chain_log_evidence(
     inputs = [part.detach().contiguous() for part in (initial, transition, log_emission, offsets)]
     run = backends.function(backend, "forward_backward")
     evidence, *saved = run(*inputs, logits=logits, gradients=gradients, transitions=transitions)
-    _check_number(evidence, inputs, logits)
+    check_number(evidence, inputs, logits=logits)
     return evidence, *(_or_empty(part, log_emission) for part in saved)
 
 
@@ -58,7 +58,7 @@ def chain_objective(
         evidence_weight=evidence_weight,
         entropy_weight=entropy_weight,
     )
-    _check_number(evidence, inputs, logits)
+    check_number(evidence, inputs, logits=logits)
     total = entropy_weight * entropy
     if evidence_weight != 0:
         total = evidence_weight * evidence + total
@@ -117,14 +117,6 @@ def _fake_gradients(
 
 def _or_empty(part: Tensor | None, like: Tensor) -> Tensor:
     return like.new_empty(0) if part is None else part
-
-
-def _check_number(evidence: Tensor, inputs: list[Tensor], logits: bool) -> None:
-    wrong = evidence.isnan()
-    if bool(wrong.any()):
-        initial, transition, log_emission, offsets = inputs
-        documents = wrong.nonzero()[:, 0].tolist()
-        raise_not_a_number(initial, transition, log_emission, offsets, logits=logits, documents=documents)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

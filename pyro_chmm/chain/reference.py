@@ -105,25 +105,19 @@ def objective(
             if transition_gradient is not None:
                 p = probabilities[t]
                 into = weights[0] * alphas[t][:, None] * emission[t] * beta / scales[t + 1]
-                chained = (
-                    gradient - p * gradient.sum(-1, keepdim=True) if logits else _divide(gradient, p, into)
-                )
+                chained = gradient - p * gradient.sum(-1, keepdim=True) if logits else _divide(gradient, p, into)
                 transition_gradient[span.start + t] = chained
             beta, beta_tangent = onward.sum(-1), onward_tangent.sum(-1)
         start = initial.double()
         total -= (alphas[0] * beta * torch.where(start > 0, start, 1.0).log()).sum()
         entropy[document] = total
-        gradient = weights[0] * alphas[0] * beta - weights[1] * (
-            tangents[0] * beta + alphas[0] * beta_tangent
-        )
+        gradient = weights[0] * alphas[0] * beta - weights[1] * (tangents[0] * beta + alphas[0] * beta_tangent)
         initial_rows[document] = _divide(gradient, start, weights[0] * beta / scales[0])
     rows = initial_rows if gradients else None
     return Objective(evidence, entropy, rows, transition_gradient, emission_gradient)
 
 
-def _scaled_inputs(
-    transition: Tensor, log_emission: Tensor, logits: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _scaled_inputs(transition: Tensor, log_emission: Tensor, logits: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Probabilities (T, L, L), emission divided by its maximum (T, L), the sum of those log maxima, and rows that cannot be used."""
     transition, log_emission = transition.double(), log_emission.double()
     dead = (transition == -INF).all(-1) & logits
@@ -144,9 +138,7 @@ def _scaled_forward(initial: Tensor, potential: Tensor) -> tuple[Tensor, Tensor]
     return torch.stack(alphas), torch.stack(scales)
 
 
-def _forward_tangents(
-    initial: Tensor, potential: Tensor, theta: Tensor, alphas: Tensor, scales: Tensor
-) -> tuple[Tensor, Tensor]:
+def _forward_tangents(initial: Tensor, potential: Tensor, theta: Tensor, alphas: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
     """Tangents of the filtered probabilities and scales in the direction theta, the log potentials."""
     log_start = torch.where(initial > 0, initial, 1.0).log()
     mean = (alphas[0] * log_start).sum()
@@ -163,9 +155,7 @@ def _divide(gradient: Tensor, probability: Tensor, at_zero: Tensor) -> Tensor:
     return torch.where(probability > 0, gradient / torch.where(probability > 0, probability, 1.0), at_zero)
 
 
-def viterbi(
-    initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool
-) -> tuple[Tensor, Tensor]:
+def viterbi(initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool) -> tuple[Tensor, Tensor]:
     """The most probable z_0..z_T of each document: labels z_1..z_T (N,), log joint score (B,). Ties go to the lowest label."""
     labels = torch.full((len(log_emission),), -1, dtype=torch.int64, device=log_emission.device)
     scores, _ = _empty_results(initial, offsets)
@@ -213,9 +203,7 @@ def sample(
     return labels
 
 
-def impossible_step(
-    initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool
-) -> Tensor:
+def impossible_step(initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool) -> Tensor:
     """(B,) int64: the first token at which the evidence became zero, -1 for a document that is possible."""
     steps = torch.full((len(offsets) - 1,), -1, dtype=torch.int64, device=offsets.device)
     for document, span in _documents(offsets):
@@ -227,9 +215,7 @@ def impossible_step(
     return steps
 
 
-def emission_evidence(
-    log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor
-) -> Tensor:
+def emission_evidence(log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor) -> Tensor:
     """Eq. (10): out[n, l] = sum over LFs k that did not abstain of weight[n, k] * log_emission[doc(n), k, l, weak_labels[n, k]]."""
     factor = _active(weak_labels, weight, log_emission.dtype)
     gathered = _gather(log_emission, weak_labels, offsets)
@@ -250,9 +236,7 @@ def emission_evidence_backward(
     factor = _active(weak_labels, weight, log_emission.dtype)
     documents, lfs, observed = _indices(weak_labels, offsets)
     gradient = torch.zeros_like(log_emission).movedim(3, 2).contiguous()
-    gradient.index_put_(
-        (documents, lfs, observed), factor[..., None] * cotangent[:, None, :], accumulate=True
-    )
+    gradient.index_put_((documents, lfs, observed), factor[..., None] * cotangent[:, None, :], accumulate=True)
     to_weight = None
     if weight_gradient:
         gathered = _gather(log_emission, weak_labels, offsets)

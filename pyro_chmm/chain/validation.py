@@ -12,9 +12,7 @@ _FLOATS = (torch.float32, torch.float64)
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def check_chain(
-    initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool, check: bool
-) -> None:
+def check_chain(initial: Tensor, transition: Tensor, log_emission: Tensor, offsets: Tensor, *, logits: bool, check: bool) -> None:
     """Raise ChainError unless the four tensors describe a packed batch of chains."""
     if log_emission.ndim != 2:
         raise _shape("log_emission", log_emission, "(N, L): one row per packed token, one column per label")
@@ -52,9 +50,7 @@ def check_emission(log_emission: Tensor, weak_labels: Tensor, weight: Tensor | N
     if weak_labels.ndim != 2 or weak_labels.shape[1] != lfs:
         raise _shape("weak_labels", weak_labels, f"(N, {lfs}): one column per LF of log_emission")
     if weak_labels.dtype not in _SIGNED:
-        raise ChainError(
-            f"weak_labels has dtype {weak_labels.dtype}; expected signed integers, -1 where an LF abstained"
-        )
+        raise ChainError(f"weak_labels has dtype {weak_labels.dtype}; expected signed integers, -1 where an LF abstained")
     tensors = {"log_emission": log_emission}
     if weight is not None:
         if weight.shape != weak_labels.shape:
@@ -94,14 +90,10 @@ def check_offsets(offsets: Tensor, tokens: int, device: torch.device) -> None:
             "the first token of each document and then the number of tokens"
         )
     if offsets.device != device:
-        raise ChainError(
-            f"offsets is on {offsets.device}, the other tensors on {device}; move it with .to({str(device)!r})"
-        )
+        raise ChainError(f"offsets is on {offsets.device}, the other tensors on {device}; move it with .to({str(device)!r})")
     first, last = int(offsets[0]), int(offsets[-1])
     if first != 0 or last != tokens:
-        raise ChainError(
-            f"offsets run from {first} to {last}; expected from 0 to {tokens}, the number of packed tokens"
-        )
+        raise ChainError(f"offsets run from {first} to {last}; expected from 0 to {tokens}, the number of packed tokens")
     steps = offsets.diff()
     if bool((steps < 0).any()):
         document = int((steps < 0).nonzero()[0])
@@ -111,17 +103,24 @@ def check_offsets(offsets: Tensor, tokens: int, device: torch.device) -> None:
         )
 
 
-def raise_not_a_number(
+def check_number(values: Tensor, inputs: Sequence[Tensor], *, logits: bool) -> None:
+    """Raise ChainError if the log evidence or score of a document is NaN, and say what made it so."""
+    wrong = values.isnan()
+    if bool(wrong.any()):
+        document = int(wrong.nonzero()[0])
+        initial, transition, log_emission, offsets = (part.detach() for part in inputs)
+        _raise_not_a_number(initial, transition, log_emission, offsets, logits=logits, document=document)
+
+
+def _raise_not_a_number(
     initial: Tensor,
     transition: Tensor,
     log_emission: Tensor,
     offsets: Tensor,
     *,
     logits: bool,
-    documents: Sequence[int],
+    document: int,
 ) -> None:
-    """Say why the log evidence of ``documents`` is not a number."""
-    document = documents[0]
     start, stop = int(offsets[document]), int(offsets[document + 1])
     if not bool((initial >= 0).all() & (initial < torch.inf).all()):
         raise ChainError(f"initial must hold finite probabilities, and holds {initial.tolist()[:8]}")
@@ -149,13 +148,9 @@ def _check_floats(tensors: dict[str, Tensor]) -> None:
     last_name, last = list(tensors.items())[-1]
     for name, tensor in tensors.items():
         if tensor.dtype not in _FLOATS:
-            raise ChainError(
-                f"{name} has dtype {tensor.dtype}; expected float32 or float64, convert it with .float()"
-            )
+            raise ChainError(f"{name} has dtype {tensor.dtype}; expected float32 or float64, convert it with .float()")
         if tensor.dtype != last.dtype:
-            raise ChainError(
-                f"{name} is {tensor.dtype} but {last_name} is {last.dtype}; convert one to the other's dtype"
-            )
+            raise ChainError(f"{name} is {tensor.dtype} but {last_name} is {last.dtype}; convert one to the other's dtype")
         if tensor.device != last.device:
             raise _device(name, tensor, last_name, last)
 
@@ -176,6 +171,4 @@ def _shape(name: str, tensor: Tensor, expected: str) -> ChainError:
 
 
 def _device(name: str, tensor: Tensor, other: str, reference: Tensor) -> ChainError:
-    return ChainError(
-        f"{name} is on {tensor.device} but {other} is on {reference.device}; move one with .to(...)"
-    )
+    return ChainError(f"{name} is on {tensor.device} but {other} is on {reference.device}; move one with .to(...)")

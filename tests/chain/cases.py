@@ -77,9 +77,7 @@ def joint(case: Case, span: slice) -> tuple[Tensor, Tensor]:
 def brute_log_evidence(case: Case) -> Tensor:
     """(B,), differentiable; 0 for an empty document."""
     zero = case.log_emission.new_zeros(())
-    return torch.stack(
-        [joint(case, span)[1].sum().log() if span.stop > span.start else zero for span in case.spans]
-    )
+    return torch.stack([joint(case, span)[1].sum().log() if span.stop > span.start else zero for span in case.spans])
 
 
 def brute_entropy(case: Case) -> Tensor:

@@ -46,9 +46,7 @@ def test_forbidden_transitions_and_impossible_documents(backend: str, logits: bo
 @pytest.mark.parametrize("lengths", [RAGGED, MANY])
 @pytest.mark.parametrize("labels", [1, 3, 5, 9, 16, 17, 33, 37])
 @pytest.mark.parametrize("forbid", [False, True])
-def test_kernels_equal_the_reference(
-    dtype: torch.dtype, lengths: tuple[int, ...], labels: int, forbid: bool
-) -> None:
+def test_kernels_equal_the_reference(dtype: torch.dtype, lengths: tuple[int, ...], labels: int, forbid: bool) -> None:
     for logits in (True, False):
         case = make_case(lengths, labels, forbid=forbid)
         case = (case if logits else case.probabilities()).to(dtype).requiring_grad()
