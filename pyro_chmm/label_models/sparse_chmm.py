@@ -65,6 +65,7 @@ class SparseCHMM(LabelModel):
         **hyperparameters: Any,
     ) -> None:
         values = {**load_preset(preset), **{name: v for name, v in hyperparameters.items() if v is not None}}
+        self._encoder_chosen = hyperparameters.get("encoder") is not None
         if isinstance(emission_prior, str):
             values["emission_prior"] = emission_prior
         self.config = SparseCHMMConfig.from_dict(values)
@@ -92,8 +93,8 @@ class SparseCHMM(LabelModel):
         """
         self._check_input(train, valid)
         self.label_set, self.lf_names = train.label_set, train.lf_names
-        encoder = resolve_encoder(self.config.encoder)
-        self.config = replace(self.config, encoder=encoder)
+        if not self._encoder_chosen:  # a preset's encoder is a wish, the user's a demand
+            self.config = replace(self.config, encoder=resolve_encoder(self.config.encoder))
         packed = self._pack(train, training=True)
         packed_valid = None if valid is None else self._pack(valid, training=False)
         self._conditionals = self._build(packed).to(self.device)
@@ -153,6 +154,7 @@ class SparseCHMM(LabelModel):
             packed.corpus.num_lfs,
             len(label_set),
             self.config.reliability_level == "entity",
+            self.config.shared_transition,
         )
         return Conditionals(networks, self.config, torch.from_numpy(label_set.allowed_transitions.copy()))
 
@@ -314,6 +316,7 @@ class SparseCHMM(LabelModel):
                 lfs,
                 len(model.label_set),
                 model.config.reliability_level == "entity",
+                model.config.shared_transition,
             )
             allowed = torch.from_numpy(model.label_set.allowed_transitions.copy())
             conditionals = Conditionals(networks, model.config, allowed)

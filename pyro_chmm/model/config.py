@@ -31,6 +31,7 @@ class SparseCHMMConfig:
         "valid-f1",
         "Choose epochs by F1 on gold validation labels, or by held-out evidence (no gold is seen).",
     )
+    shared_transition: bool = _option(True, "Transition weights by the label entered alone; off is the paper's full layer.")
     # emission
     reliability_level: Literal["label", "entity"] = _option(
         "label", "One reliability a label, or one an entity type."
@@ -80,7 +81,7 @@ class SparseCHMMConfig:
     epochs_stage2: int = _option(20, "At most so many epochs in stage 2.")
     epochs_stage3: int = _option(30, "At most so many epochs in stage 3.")
     patience: int = _option(10, "Epochs without a better selection score before a stage ends.")
-    weight_decay: float = _option(0.0, "Decoupled weight decay of the networks' weights (not their biases).")
+    weight_penalty: float = _option(0.01, "L2 penalty on the networks' weights, in nats a token.")
     gradient_clip: float = _option(5.0, "Largest norm of a step's gradient.")
     verify: bool = _option(
         True, "Before training, check the fast path against TraceEnum_ELBO on the first batch."
@@ -109,7 +110,7 @@ class SparseCHMMConfig:
         _require(self.g_n > 1, "g_n", self.g_n, "a number above 1")
         for name in ("o_weight_contested", "o_weight_silent", "addon_weight"):
             _require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a number from 0 to 1")
-        for name in ("kl_weight", "posterior_sharpening", "weight_decay"):
+        for name in ("kl_weight", "posterior_sharpening", "weight_penalty"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         for name in (n for n in hints if "learning_rate" in n or n == "gradient_clip"):
             _require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")

@@ -32,6 +32,28 @@ class StandardizedLinear(nn.Module):
         return nn.functional.linear(vectors, weight, self.bias - weight @ self.mean)
 
 
+class SharedTransition(StandardizedLinear):
+    """Transition logits with one weight vector for each label that is entered, whatever label is left.
+
+    ``logit[i, j] = bias[i, j] + weight[j] . vector``: L times fewer weights than a layer for all L x L entries, which learn less of
+    the training tokens by heart.
+
+    :param width: length of a vector.
+    :param num_labels: L; the outputs are the L x L logits.
+    """
+
+    def __init__(self, width: int, num_labels: int) -> None:
+        super().__init__(width, num_labels)
+        self.num_labels = num_labels
+        self.bias = nn.Parameter(torch.zeros(num_labels * num_labels))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """``(..., width) -> (..., L * L)``."""
+        weight = self.weight / self.deviation
+        entered = nn.functional.linear(vectors, weight, -(weight @ self.mean))
+        return (self.bias.unflatten(0, (self.num_labels, -1)) + entered.unsqueeze(-2)).flatten(-2)
+
+
 class Networks(nn.Module):
     """All that Sparse-CHMM learns: three linear layers.
 
@@ -40,15 +62,26 @@ class Networks(nn.Module):
     :param num_lfs: K.
     :param num_labels: L.
     :param entity_level: one reliability an entity type, shared by its B- and I-labels, instead of one a label.
+    :param shared_transition: see :class:`SharedTransition`; the paper has a layer for all L x L entries.
     """
 
     def __init__(
-        self, token_width: int, document_width: int, num_lfs: int, num_labels: int, entity_level: bool = False
+        self,
+        token_width: int,
+        document_width: int,
+        num_lfs: int,
+        num_labels: int,
+        entity_level: bool = False,
+        shared_transition: bool = False,
     ) -> None:
         super().__init__()
         self.num_lfs, self.num_labels, self.entity_level = num_lfs, num_labels, entity_level
         scores = (num_labels + 1) // 2 if entity_level else num_labels
-        self.transition = StandardizedLinear(token_width, num_labels * num_labels)
+        self.transition: StandardizedLinear = (
+            SharedTransition(token_width, num_labels)
+            if shared_transition
+            else StandardizedLinear(token_width, num_labels * num_labels)
+        )
         self.reliability = StandardizedLinear(document_width, num_lfs * scores)
         self.addon = StandardizedLinear(document_width, num_lfs * num_labels)
 

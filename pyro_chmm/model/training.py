@@ -17,6 +17,7 @@ from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.errors import TrainingError
 from pyro_chmm.model import initialization
 from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.networks import StandardizedLinear
 from pyro_chmm.model.priors import AnyPrior
 from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel
 from pyro_chmm.model.verification import refuse_mismatch
@@ -81,6 +82,7 @@ class Trainer:
         self.elbo = self.model.elbo()
         self.shuffle = torch.Generator().manual_seed(config.seed)
         self.device = conditionals.initial.device
+        self.penalized: list[Tensor] = []
         self.history: list[EpochRecord] = []
         self.stage_weights: dict[int, dict[str, Tensor]] = {}
         self.stage_selection: dict[int, float] = {}
@@ -169,7 +171,7 @@ class Trainer:
                 config.pretrain_epochs,
             )
 
-    def run_stage(self, stage: int, layers: list[nn.Module], learning_rate: float, epochs: int) -> None:
+    def run_stage(self, stage: int, layers: list[StandardizedLinear], learning_rate: float, epochs: int) -> None:
         """Train some layers with all else frozen, keep the best weights and stop when patience runs out."""
         conditionals, config = self.conditionals, self.config
         conditionals.stage = stage
@@ -177,12 +179,8 @@ class Trainer:
             parameter.requires_grad_(False)
         for layer in layers:
             layer.requires_grad_(True)
-        decayed = [layer.weight for layer in layers]
-        groups = [
-            {"params": decayed, "weight_decay": config.weight_decay},
-            {"params": [layer.bias for layer in layers], "weight_decay": 0.0},
-        ]
-        optimizer = torch.optim.AdamW(groups, lr=learning_rate)
+        self.penalized = [layer.weight for layer in layers]
+        optimizer = torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=learning_rate)
         best, waited = self.keep_if_better(stage, self.select().value), 0
         with progress.task(f"stage {stage}", total=epochs, unit="epochs") as advance:
             for epoch in range(1, epochs + 1):
@@ -232,7 +230,8 @@ class Trainer:
         """
         optimizer.zero_grad(set_to_none=True)
         loss = self.elbo.differentiable_loss(self.model, self.guide, batch)
-        (loss / len(batch.weak_labels)).backward()
+        penalty = self.config.weight_penalty * sum((weight**2).sum() for weight in self.penalized)
+        (loss / len(batch.weak_labels) + penalty).backward()
         trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         norm = nn.utils.clip_grad_norm_(trained, self.config.gradient_clip)
         value = float(loss.detach())

@@ -44,6 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no sampling": {"sample_emission": False},
     "naive": {"naive_emission": True},
     "no softmax, no h": {"softmax_reliability": False, "scale_reliability": False},
+    "full transition": {"shared_transition": False},
     "kl weight": {"kl_weight": 0.3},
 }
 
