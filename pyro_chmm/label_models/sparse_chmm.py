@@ -45,8 +45,8 @@ class SparseCHMM(LabelModel):
     >>> labels = model.predict(corpus.test)
 
     :param preset: starting values of the hyper-parameters: ``default``, or Table 11's ``paper-laptop`` and so on.
-    :param emission_prior: ``"amortized"``, ``"NAME:STRENGTH"``, a prior of :mod:`pyro_chmm.model.priors`, or a callable from document
-        vectors ``(B, width)`` to a Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``.
+    :param emission_prior: ``"amortized"``, ``"NAME:STRENGTH"``, a prior of :mod:`pyro_chmm.model.priors`, or a callable from
+        document vectors ``(B, width)`` to a Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``.
     :param device: where to train and predict, e.g. ``"cpu"`` or ``"cuda"``.
     :param cache_dir: where encoded vectors are kept (default: the user's cache folder).
     :param hyperparameters: any field of :class:`SparseCHMMConfig`.
@@ -95,7 +95,7 @@ class SparseCHMM(LabelModel):
         self.label_set, self.lf_names = train.label_set, train.lf_names
         if not self._encoder_chosen:  # a preset's encoder is a wish, the user's a demand
             self.config = replace(self.config, encoder=resolve_encoder(self.config.encoder))
-        packed = self._pack(train, training=True)
+        packed = self._pack(train.without_gold(), training=True)  # its gold labels are never looked at
         packed_valid = None if valid is None else self._pack(valid, training=False)
         self._conditionals = self._build(packed).to(self.device)
         vote = MajorityVote().predict_ids(train)
@@ -124,7 +124,7 @@ class SparseCHMM(LabelModel):
     def use_stage(self, stage: int) -> Self:
         """Put the weights after a stage in place; only after :meth:`fit`, since a saved model holds the best stage alone."""
         if self._trainer is None or stage not in self._trainer.stage_weights:
-            known = "none" if self._trainer is None else ", ".join(map(str, self.stages_))
+            known = "none" if self._trainer is None else ", ".join(map(str, sorted(self._trainer.stage_weights)))
             raise ConfigError(f"Stage {stage} is not at hand; stages trained in this process: {known}.")
         self._trainer.restore(stage)
         return self
@@ -132,8 +132,8 @@ class SparseCHMM(LabelModel):
     def _check_input(self, train: Corpus, valid: Corpus | None) -> None:
         if train.num_tokens == 0 or train.num_lfs == 0:
             raise DataError(
-                f"The training corpus has {train.num_tokens} tokens and {train.num_lfs} labeling functions; training needs at least "
-                "one of each."
+                f"The training corpus has {train.num_tokens} tokens and {train.num_lfs} labeling functions; training needs at "
+                "least one of each."
             )
         if valid is None:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from pyro.distributions import Delta, Dirichlet, TorchDistribution
 from torch import Tensor, nn
@@ -87,7 +89,7 @@ class Conditionals(nn.Module):
     def emission_distribution(self, document_vectors: Tensor) -> TorchDistribution:
         """The guide's emission, batch shape ``(B,)``, event shape ``(K, L, L)``."""
         if self.config.sample_emission:
-            return Dirichlet(self.concentration(document_vectors)).to_event(2)
+            return cast(TorchDistribution, Dirichlet(self.concentration(document_vectors)).to_event(2))
         return Delta(self.emission_mean(document_vectors), event_dim=3)
 
     def log_emission_evidence(self, emission: Tensor, batch: PackedBatch) -> Tensor:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
+from pyro_chmm.errors import TrainingError
 from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.networks import StandardizedLinear
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +79,7 @@ def initialize(conditionals: Conditionals, packed: PackedCorpus, statistics: Obs
         networks.reliability.bias.copy_(logits.flatten())
 
 
-def _standardize(layer: nn.Module, vectors: NDArray[np.float16]) -> None:
+def _standardize(layer: StandardizedLinear, vectors: NDArray[np.float16]) -> None:
     """Set a layer's mean and deviation, in float64 over slices: vectors may be larger than memory."""
     total, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
     for start in range(0, len(vectors), 16_384):
@@ -88,8 +90,8 @@ def _standardize(layer: nn.Module, vectors: NDArray[np.float16]) -> None:
     mean = total / count
     deviation = np.sqrt(np.maximum(squares / count - mean**2, 0))
     constant = deviation < 1e-6  # a constant vector (encoder "none") is left alone: the bias has it all
-    layer.mean.copy_(torch.from_numpy(mean))  # type: ignore[operator, union-attr]
-    layer.deviation.copy_(torch.from_numpy(np.where(constant, 1.0, deviation)))  # type: ignore[operator, union-attr]
+    layer.mean.copy_(torch.from_numpy(mean))
+    layer.deviation.copy_(torch.from_numpy(np.where(constant, 1.0, deviation)))
 
 
 def emission_distance(emission: Tensor, target: Tensor) -> Tensor:
@@ -109,18 +111,31 @@ def pretrain(
     learning_rate: float,
     epochs: int,
 ) -> None:
-    """Lower a distance until an epoch gains less than a thousandth, or ``epochs`` are over."""
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate)
+    """Lower a distance until an epoch gains less than a thousandth, or ``epochs`` are over.
+
+    :raises TrainingError: where the distance or a weight is not finite; the weights are then as they were before.
+    """
+    trained = list(parameters)
+    before = [parameter.detach().clone() for parameter in trained]
+    optimizer = torch.optim.Adam(trained, lr=learning_rate)
     previous = float("inf")
     for epoch in range(1, epochs + 1):
         total, steps = 0.0, 0
         for batch in batches():
             optimizer.zero_grad()
             loss = distance(batch)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             total, steps = total + float(loss.detach()), steps + 1
         mean = total / max(steps, 1)
+        if not all(bool(torch.isfinite(value).all()) for value in (torch.tensor(mean), *trained)):
+            with torch.no_grad():
+                for parameter, value in zip(trained, before, strict=True):
+                    parameter.copy_(value)
+            raise TrainingError(
+                f"Pre-training stopped in epoch {epoch}: the distance to the observed statistics is not finite. The weights are as "
+                "they were before it; try a smaller pretrain_learning_rate."
+            )
         log.debug("pre-training, epoch %d: distance %.6f", epoch, mean)
         if previous - mean < _CONVERGED * previous and previous < float("inf"):
             break

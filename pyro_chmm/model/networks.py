@@ -51,7 +51,8 @@ class SharedTransition(StandardizedLinear):
         """``(..., width) -> (..., L * L)``."""
         weight = self.weight / self.deviation
         entered = nn.functional.linear(vectors, weight, -(weight @ self.mean))
-        return (self.bias.unflatten(0, (self.num_labels, -1)) + entered.unsqueeze(-2)).flatten(-2)
+        bias = self.bias.reshape(self.num_labels, self.num_labels)
+        return (bias + entered.unsqueeze(-2)).flatten(-2)
 
 
 class Networks(nn.Module):
@@ -87,7 +88,8 @@ class Networks(nn.Module):
 
     def transition_logits(self, token_vectors: Tensor) -> Tensor:
         """``(N, token_width) -> (N, L, L)``, (from, to); SoftMax over the last axis gives the transition matrices."""
-        return self.transition(token_vectors).unflatten(-1, (self.num_labels, self.num_labels))  # type: ignore[no-any-return]
+        logits: Tensor = self.transition(token_vectors).unflatten(-1, (self.num_labels, self.num_labels))
+        return logits
 
     def reliability_logits(self, document_vectors: Tensor) -> Tensor:
         """``(B, document_width) -> (B, K, L)``."""
@@ -99,4 +101,5 @@ class Networks(nn.Module):
 
     def addon_scale(self, document_vectors: Tensor) -> Tensor:
         """C: ``(B, document_width) -> (B, K, L)`` in (0, 1), by LF and query label."""
-        return torch.sigmoid(self.addon(document_vectors)).unflatten(-1, (self.num_lfs, self.num_labels))
+        scale: Tensor = torch.sigmoid(self.addon(document_vectors)).unflatten(-1, (self.num_lfs, self.num_labels))
+        return scale

@@ -20,9 +20,9 @@ from pyro.distributions import (
     constraints,
 )
 from pyro.distributions.torch_distribution import TorchDistributionMixin
-from pyro.infer import ELBO, Trace_ELBO, TraceEnum_ELBO
+from pyro.infer import Trace_ELBO, TraceEnum_ELBO
 from pyro.ops.indexing import Vindex
-from torch import Tensor, nn
+from torch import BoolTensor, Tensor, nn
 
 from pyro_chmm import chain
 from pyro_chmm.data.batching import PackedBatch
@@ -30,8 +30,10 @@ from pyro_chmm.errors import ConfigError
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.priors import Amortized, AnyPrior, EmissionPrior
 
+_Shape = torch.Size | list[int] | tuple[int, ...]
 
-class WeakLabels(TorchDistribution):  # type: ignore[misc]
+
+class WeakLabels(TorchDistribution):
     """What K LFs say of a token, given one emission row each.
 
     :param emission: ``(..., K, L)``, rows that sum to 1.
@@ -53,22 +55,22 @@ class WeakLabels(TorchDistribution):  # type: ignore[misc]
         counts = (value >= 0) & (self.weight > 0)
         return torch.where(counts, self.weight * log_prob, torch.zeros_like(log_prob)).sum(-1)
 
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008  (torch's signature)
+    def sample(self, sample_shape: _Shape = torch.Size()) -> Tensor:  # noqa: B008  (torch's signature)
         """Label ids ``sample_shape + (..., K)``; abstentions are not drawn."""
         shape = self.batch_shape + self.emission.shape[-2:]
         return cast(Tensor, Categorical(self.emission.expand(shape)).sample(sample_shape))
 
 
-class Unscored(MaskedDistribution):  # type: ignore[misc]
+class Unscored(MaskedDistribution):
     """A distribution that is sampled but adds nothing to the objective, because its KL divergence is 0 or taken by a formula.
 
     Like ``distribution.mask(False)``, in the precision of the sample.
     """
 
     def __init__(self, distribution: TorchDistribution) -> None:
-        super().__init__(distribution, False)
+        super().__init__(distribution, False)  # type: ignore[no-untyped-call]
 
-    def expand(self, batch_shape: torch.Size, _instance: object = None) -> Unscored:
+    def expand(self, batch_shape: _Shape, _instance: object = None) -> Unscored:
         """The same with another batch shape."""
         return Unscored(self.base_dist.expand(batch_shape))
 
@@ -113,8 +115,8 @@ class SparseCHMMModel(nn.Module):
                 z[t]     ~ Categorical(transition(e_t)[z[t-1], :])           site "z_t", enumerated
                 x[t, k]  ~ Categorical(emission[k, z[t], :])                 site "x_t", observed, LFs that did not abstain
 
-    :param prior: on the emission. :class:`Amortized` ties it to the guide (KL 0); an :class:`EmissionPrior` enters by its analytic KL
-        divergence; a callable returns a Pyro distribution, whose KL is estimated from the sample.
+    :param prior: on the emission. :class:`Amortized` ties it to the guide (KL 0); an :class:`EmissionPrior` enters by its analytic
+        KL divergence; a callable returns a Pyro distribution, whose KL is estimated from the sample.
     :param kl_weight: weight of that KL divergence.
     :param marginalize: ``"enum"`` runs the loop under :class:`TraceEnum_ELBO`; ``"fast"`` puts one factor of
         :func:`pyro_chmm.chain.log_evidence` in its place. Both give the same ELBO and gradients.
@@ -130,7 +132,7 @@ class SparseCHMMModel(nn.Module):
         self.marginalize = marginalize
         self.terms: dict[str, Tensor] = {}  # of the last run, summed over its documents
 
-    def elbo(self) -> ELBO:
+    def elbo(self) -> Trace_ELBO | TraceEnum_ELBO:
         """The ELBO that suits ``marginalize``; use with ``differentiable_loss(model, guide, batch)``."""
         return TraceEnum_ELBO(max_plate_nesting=1) if self.marginalize == "enum" else Trace_ELBO()
 
@@ -151,23 +153,24 @@ class SparseCHMMModel(nn.Module):
         vectors = batch.document_vectors
         posterior = self.conditionals.emission_distribution(vectors)
         if isinstance(self.prior, Amortized):
-            return cast(Tensor, pyro.sample("emission", Unscored(posterior)))
+            return pyro.sample("emission", Unscored(posterior))
         if isinstance(self.prior, EmissionPrior):
             prior = self.emission_prior(self.prior, batch)
             emission = pyro.sample("emission", Unscored(prior))
             kl = emission_kl(posterior, prior)
             self.terms["kl"] = kl.detach().sum()
             pyro.factor("emission_kl", -self.kl_weight * kl)
-            return cast(Tensor, emission)
+            return emission
         prior = self.checked_prior(self.prior(vectors), posterior)
         with poutine.scale(scale=self.kl_weight):
-            return cast(Tensor, pyro.sample("emission", prior))
+            return pyro.sample("emission", prior)
 
     def emission_prior(self, prior: EmissionPrior, batch: PackedBatch) -> TorchDistribution:
         """The prior's distribution, batch shape ``(B,)``, event shape ``(K, L, L)``."""
         observed = self.conditionals.observed_emission.to(batch.document_vectors)
         concentration = prior.concentration(observed)
-        return Dirichlet(concentration.expand(batch.num_documents, *concentration.shape)).to_event(2)
+        rows = Dirichlet(concentration.expand(batch.num_documents, *concentration.shape))
+        return cast(TorchDistribution, rows.to_event(2))
 
     def checked_prior(self, prior: TorchDistribution, posterior: TorchDistribution) -> TorchDistribution:
         """A callable's distribution, or a ConfigError where its shape is wrong."""
@@ -222,7 +225,7 @@ class SparseCHMMModel(nn.Module):
         labels, weight = batch.weak_labels[position].unbind(1), batch.weight[position].unbind(1)
         z = torch.zeros(batch.num_documents, dtype=torch.long, device=device)
         for t in pyro.markov(range(longest)):
-            with poutine.mask(mask=inside[:, t]):
+            with poutine.mask(mask=cast(BoolTensor, inside[:, t])):
                 row = Vindex(transitions[t])[documents, z, :]  # (..., B, L)
                 z = pyro.sample(f"z_{t + 1}", Categorical(row), infer={"enumerate": "parallel"})
                 rows = Vindex(emission)[documents, :, z, :]  # (..., B, K, L)
@@ -246,6 +249,6 @@ def has_analytic_kl(prior: AnyPrior) -> bool:
 def emission_kl(posterior: TorchDistribution, prior: TorchDistribution) -> Tensor:
     """KL divergence of guide and prior, ``(B,)``; of the guide's mean where emissions are not sampled: its negative log density."""
     if isinstance(posterior, Delta):
-        return cast(Tensor, -prior.log_prob(posterior.v))
+        return -prior.log_prob(posterior.v)
     rows = torch.distributions.kl_divergence(posterior.base_dist, prior.base_dist)
-    return cast(Tensor, rows.sum(dim=(-1, -2)))
+    return rows.sum(dim=(-1, -2))

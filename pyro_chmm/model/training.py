@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pyro_chmm import progress
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
-from pyro_chmm.errors import TrainingError
+from pyro_chmm.errors import ChainError, TrainingError
 from pyro_chmm.model import initialization
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.networks import StandardizedLinear
@@ -92,6 +92,16 @@ class Trainer:
 
         :raises TrainingError: where the fast path differs from enumeration, or a loss or gradient is not finite.
         """
+        try:
+            self.run_stages()
+        except TrainingError:
+            if self.stage_weights:
+                self.restore_best()
+            raise
+        return self.restore_best()
+
+    def run_stages(self) -> None:
+        """Initialise, pre-train, verify, then train the stages that the configuration asks for."""
         self.prepare()
         if self.config.verify and self.config.marginalize == "fast":
             refuse_mismatch(self.conditionals, self.model.prior, next(iter(self.batches())))
@@ -105,12 +115,16 @@ class Trainer:
         if config.epochs_stage3:
             third = [networks.transition] + ([networks.addon] if config.stage2 == "merged" else [])
             self.run_stage(3, third, config.learning_rate_stage3, config.epochs_stage3)
+
+    def restore_best(self) -> int:
+        """Put the weights of the best stage in place, of the earlier one among equals; returns that stage."""
         best = max(self.stage_selection, key=lambda stage: (self.stage_selection[stage], -stage))
         self.restore(best)
         return best
 
     def restore(self, stage: int) -> None:
         """Put the weights kept for a stage in place."""
+        self.conditionals.requires_grad_(True)
         self.conditionals.stage = stage
         self.conditionals.load_state_dict(self.stage_weights[stage])
 
@@ -196,7 +210,6 @@ class Trainer:
                 if waited >= config.patience:
                     break
         self.restore(stage)
-        conditionals.requires_grad_(True)
 
     def keep_if_better(self, stage: int, value: float) -> float:
         """Keep the present weights for a stage if none are kept or these are better; returns the best value."""
@@ -216,41 +229,59 @@ class Trainer:
             for name, value in self.model.terms.items():
                 totals[name] += float(value)
         seconds = time.perf_counter() - started
-        selection = self.select()
+        try:
+            selection = self.select()
+        except ChainError as error:
+            raise self.not_finite(f"stage {stage}, after epoch {epoch}") from error
         tokens = max(self.train.corpus.num_tokens, 1)
         loss, kl, entropy = (totals[name] / tokens for name in ("loss", "kl", "entropy"))
         evidence = -loss + self.config.kl_weight * kl + self.config.posterior_sharpening * entropy
-        scores = [selection.scores.get(name) for name in ("f1", "precision", "recall")]
-        return EpochRecord(stage, epoch, loss, evidence - kl, evidence, kl, selection.value, *scores, seconds)
+        f1, precision, recall = (selection.scores.get(name) for name in ("f1", "precision", "recall"))
+        return EpochRecord(
+            *(stage, epoch, loss, evidence - kl, evidence, kl, selection.value), f1, precision, recall, seconds
+        )
 
     def step(self, batch: PackedBatch, optimizer: torch.optim.Optimizer, where: str) -> float:
         """One gradient step; returns the loss summed over the batch.
 
-        :raises TrainingError: where a loss or gradient is not finite; the weights are then still the last good ones.
+        :raises TrainingError: where the loss, a gradient or, after the step, a weight is not finite.
         """
         optimizer.zero_grad(set_to_none=True)
-        loss = self.elbo.differentiable_loss(self.model, self.guide, batch)
+        try:
+            loss: Tensor = self.elbo.differentiable_loss(self.model, self.guide, batch)  # type: ignore[no-untyped-call]
+        except ValueError as error:  # the chain and Pyro refuse NaN before it becomes a loss
+            concentration = self.conditionals.concentration(batch.document_vectors)
+            if isinstance(error, ChainError) or not bool(torch.isfinite(concentration).all()):
+                raise self.not_finite(f"{where}, documents {self.ids_of(batch)}") from error
+            raise
         penalty = self.config.weight_penalty * sum((weight**2).sum() for weight in self.penalized)
         (loss / len(batch.weak_labels) + penalty).backward()
         trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         norm = nn.utils.clip_grad_norm_(trained, self.config.gradient_clip)
         value = float(loss.detach())
         if not np.isfinite(value) or not bool(torch.isfinite(norm)):
-            raise TrainingError(self.explain_not_finite(batch, value, where))
+            raise self.not_finite(f"{where}, documents {self.ids_of(batch)}")
         optimizer.step()
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in trained):
+            raise self.not_finite(f"{where}, documents {self.ids_of(batch)}")
         return value
 
-    def explain_not_finite(self, batch: PackedBatch, loss: float, where: str) -> str:
-        """Name the step, the first parameter whose gradient is not finite, and the documents."""
-        guilty = [
-            name
-            for name, parameter in self.conditionals.named_parameters()
-            if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all())
-        ]
-        parameter = f"the gradient of {guilty[0]}" if guilty else "the loss"
+    def ids_of(self, batch: PackedBatch) -> str:
+        """The documents of a batch, for messages."""
         ids = [self.train.corpus.document_ids[m] for m in batch.documents.tolist()]
-        shown = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
-        return (
-            f"Training stopped at {where}: {parameter} is not finite (loss {loss}) on documents {shown}. "
-            "The best weights so far are kept; try a smaller learning rate."
+        return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+
+    def not_finite(self, where: str) -> TrainingError:
+        """The error that names the step and what is not finite: a parameter, else a gradient, else what the weights give."""
+        named = list(self.conditionals.named_parameters())
+        weights = [f"the parameter {name}" for name, value in named if not bool(torch.isfinite(value).all())]
+        gradients = [
+            f"the gradient of {name}"
+            for name, value in named
+            if value.grad is not None and not bool(torch.isfinite(value.grad).all())
+        ]
+        largest = max(named, key=lambda pair: float(pair[1].detach().abs().max()))[0]
+        guilty = [*weights, *gradients, f"the objective (the largest weight is in the parameter {largest})"][0]
+        return TrainingError(
+            f"Training stopped at {where}: {guilty} is not finite. The best weights so far are kept; try a smaller learning rate."
         )

@@ -44,7 +44,7 @@ def loss_and_gradients(
     conditionals.zero_grad()
     with torch.random.fork_rng(devices=[]), pyro.validation_enabled(False):
         torch.manual_seed(seed)
-        loss = model.elbo().differentiable_loss(model, guide, batch)
+        loss: Tensor = model.elbo().differentiable_loss(model, guide, batch)  # type: ignore[no-untyped-call]
     loss.backward()
     gradients = {
         name: parameter.grad.clone()

@@ -27,8 +27,8 @@ def wxor_rates(batches: Iterable[tuple[Tensor, Tensor, Tensor]], num_lfs: int, n
         observed[..., 0] = 0
         support = (trust * observed).sum(dim=1)
         doubt = (1 - trust) * observed
-        totals += torch.einsum("nkq,nt->kqt", doubt, support)
-        counts += observed.sum(dim=0)
+        totals += torch.einsum("nkq,nt->kqt", doubt, support).cpu()
+        counts += observed.sum(dim=0).cpu()
     rates = totals / counts.clamp(min=1).unsqueeze(-1)
     diagonal = torch.eye(num_labels, dtype=torch.bool)
     return rates.masked_fill(diagonal, 0.0)
