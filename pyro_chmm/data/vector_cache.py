@@ -2,100 +2,128 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 
 #: Part of every key; a change to what vectors mean makes old entries unused.
-FORMAT = 1
-_TOKENS, _DOCUMENTS, _DESCRIPTION = "tokens.npy", "documents.npy", "entry.json"
+FORMAT = 2
 
 Half = NDArray[np.float16]
 
-
-@dataclass(frozen=True)
-class EntryShape:
-    """How many vectors an entry holds, and how long they are."""
-
-    tokens: int
-    documents: int
-    width: int
+_TOKENS, _DOCUMENTS, _DESCRIPTION = "tokens.npy", "documents.npy", "entry.json"
+_UNFINISHED = ".unfinished-"
+_ABANDONED_SECONDS = 2 * 24 * 3600.0
 
 
 def default_directory() -> Path:
     """``$PYRO_CHMM_CACHE``, or the user's cache folder."""
+    import platformdirs
+
     chosen = os.environ.get("PYRO_CHMM_CACHE")
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("pyro-chmm")) / "vectors"
 
 
-def read(directory: Path, key: str, shape: EntryShape) -> tuple[Half, Half] | None:
-    """Token and document vectors of an entry, or None where there is none; a damaged one is reported and counts as none."""
-    folder = directory / key
-    if not folder.is_dir():
-        return None
-    try:
-        description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
-        tokens = _open(folder / _TOKENS, (shape.tokens, shape.width))
-        documents = _open(folder / _DOCUMENTS, (shape.documents, shape.width))
-        if description != {"format": FORMAT, "key": key}:
-            raise ValueError("it describes another entry")
-    except (OSError, ValueError) as error:
-        log.warning("The cached vectors in %s are damaged (%s); they are made again.", folder, error)
-        shutil.rmtree(folder, ignore_errors=True)
-        return None
-    return tokens, documents
+class VectorEntry:
+    """The place of one corpus's vectors in the cache.
 
-
-def write(
-    directory: Path, key: str, shape: EntryShape, fill: Callable[[Half, Half], None]
-) -> tuple[Half, Half]:
-    """Let ``fill`` write into two memory-mapped arrays, then move the finished entry into place.
-
-    Two processes may make the same entry at once: the later one takes the earlier one's.
+    :param directory: the cache's folder; made when something is written.
+    :param key: what the entry is called; no two different contents share one.
+    :param tokens: number of token vectors, N.
+    :param documents: number of document vectors, B.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=directory, prefix=f".{key[:12]}."))
-    try:
-        tokens = _create(temporary / _TOKENS, (shape.tokens, shape.width))
-        documents = _create(temporary / _DOCUMENTS, (shape.documents, shape.width))
-        fill(tokens, documents)
-        for array in (tokens, documents):
-            if isinstance(array, np.memmap):
-                array.flush()
-        del tokens, documents
-        (temporary / _DESCRIPTION).write_text(json.dumps({"format": FORMAT, "key": key}), encoding="utf-8")
+
+    def __init__(self, directory: Path, key: str, tokens: int, documents: int) -> None:
+        self.directory, self.folder, self._key = directory, directory / key, key
+        self._rows = {_TOKENS: tokens, _DOCUMENTS: documents}
+
+    def read(self) -> tuple[Half, Half] | None:
+        """Token vectors ``(N, width)`` and document vectors ``(B, width)``, read-only, or None where there are none.
+
+        A damaged entry is reported, removed, and counts as none.
+        """
+        if not self.folder.is_dir():
+            return None
         try:
-            os.rename(temporary, directory / key)
-        except OSError:
-            log.debug("another process has made the entry %s", key)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    entry = read(directory, key, shape)
-    if entry is None:
-        raise OSError(f"{directory / key} could not be read back")
-    return entry
+            description = json.loads((self.folder / _DESCRIPTION).read_text(encoding="utf-8"))
+            return self._open(_TOKENS, description), self._open(_DOCUMENTS, description)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("The cached vectors in %s are damaged (%s); they are made again.", self.folder, error)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return None
+
+    def _open(self, name: str, description: dict[str, Any]) -> Half:
+        path, expected = self.folder / name, description["files"][name]
+        if description["key"] != self._key:
+            raise ValueError(f"{_DESCRIPTION} describes another entry")
+        if path.stat().st_size != expected["bytes"]:
+            raise ValueError(f"{name} has {path.stat().st_size} bytes, not {expected['bytes']}")
+        array: Half = np.load(path, mmap_mode="r" if self._rows[name] else None, allow_pickle=False)
+        if array.dtype != np.float16 or array.shape != (self._rows[name], expected["width"]):
+            raise ValueError(f"{name} holds {array.dtype} of shape {array.shape}")
+        array.flags.writeable = False
+        return array
+
+    @contextmanager
+    def writing(self, width: int, about: dict[str, Any]) -> Iterator[tuple[Half, Half]]:
+        """Two arrays to fill; when the block ends without an error, the entry appears.
+
+        Two processes may make the same entry at once: the first to end keeps its own, the other's is dropped.
+
+        :param about: what the vectors are, in JSON's types, for people who look into the folder.
+        :raises OSError: where there is no room or no permission.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._remove_abandoned()
+        unfinished = Path(tempfile.mkdtemp(dir=self.directory, prefix=_UNFINISHED))
+        try:
+            arrays = {name: _create(unfinished / name, (rows, width)) for name, rows in self._rows.items()}
+            yield arrays[_TOKENS], arrays[_DOCUMENTS]
+            files = {}
+            for name, array in arrays.items():
+                if isinstance(array, np.memmap):
+                    array.flush()
+                files[name] = {"bytes": (unfinished / name).stat().st_size, "width": width}
+            description = {"format": FORMAT, "key": self._key, "files": files, "about": about}
+            (unfinished / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+            unfinished.chmod(0o755)  # a temporary folder is its owner's alone, a cache may be shared
+            try:
+                unfinished.rename(self.folder)
+            except OSError:
+                if not self.folder.is_dir():
+                    raise
+                log.debug("another process has made the entry %s", self._key)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+    def _remove_abandoned(self) -> None:
+        """What killed processes left; a run that takes two days is not expected."""
+        for folder in self.directory.glob(f"{_UNFINISHED}*"):
+            with contextlib.suppress(OSError):
+                if time.time() - folder.stat().st_mtime > _ABANDONED_SECONDS:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _create(path: Path, shape: tuple[int, int]) -> Half:
-    if 0 in shape:  # an empty file cannot be memory-mapped
+    if not shape[0]:
         np.save(path, np.zeros(shape, np.float16), allow_pickle=False)
         return np.zeros(shape, np.float16)
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=shape)
-
-
-def _open(path: Path, shape: tuple[int, int]) -> Half:
-    array: Half = np.load(path, mmap_mode=None if 0 in shape else "r", allow_pickle=False)
-    if array.shape != shape or array.dtype != np.float16:
-        raise ValueError(f"{path.name} holds {array.dtype} {array.shape}, expected float16 {shape}")
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        # a full disk is an error here; later, writing into the map, it would end the process
+        with path.open("r+b") as stream:
+            os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
     return array
