@@ -9,9 +9,7 @@ import click
 from .options import terminal_options
 from .tables import DASH, echo_table
 
-_data_root = click.option(
-    "--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first."
-)
+_data_root = click.option("--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first.")
 
 
 @click.group()

@@ -12,15 +12,9 @@ from .tables import echo_table, score_cells
 
 
 @click.command()
-@click.option(
-    "--model", required=True, type=click.Path(path_type=Path), help="A run folder, or a saved model."
-)
-@click.option(
-    "--data", required=True, metavar="NAME|PATH", help="A data set with gold labels: its name, or a path."
-)
-@click.option(
-    "--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first."
-)
+@click.option("--model", required=True, type=click.Path(path_type=Path), help="A run folder, or a saved model.")
+@click.option("--data", required=True, metavar="NAME|PATH", help="A data set with gold labels: its name, or a path.")
+@click.option("--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first.")
 @click.option("--split", default="test", show_default=True, help="The split to score.")
 @click.option("--device", default="cpu", show_default=True, help="Where to compute: cpu or cuda.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

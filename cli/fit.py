@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 @data_options
 @click.option("--train-split", default="train", show_default=True, help="The split to learn from.")
 @click.option("--out", type=click.Path(path_type=Path), help="The run folder.  [default: runs/NAME]")
-@click.option(
-    "--overwrite", is_flag=True, help="Replace the run that the folder holds, once this one is complete."
-)
+@click.option("--overwrite", is_flag=True, help="Replace the run that the folder holds, once this one is complete.")
 @click.option(
     "--preset",
     type=click.Choice(preset_names()),

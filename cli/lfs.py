@@ -17,9 +17,7 @@ from .tables import echo_table, percent
 @click.option("--split", default="test", show_default=True, help="The split to look at.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @terminal_options
-def lfs(
-    data: str, data_root: Path | None, lfs: Sequence[str] | str | None, split: str, as_json: bool
-) -> None:
+def lfs(data: str, data_root: Path | None, lfs: Sequence[str] | str | None, split: str, as_json: bool) -> None:
     """What each labeling function does.
 
     Strict scores where there are gold labels; then, in percent of the tokens, where it fires (coverage),
@@ -34,8 +32,7 @@ def lfs(
         click.echo(json.dumps({"data": data, "split": split, **table.to_dict()}, ensure_ascii=False))
         return
     echo_table(
-        f"{data}, split {split}: {table.documents:,} documents, {table.tokens:,} tokens, "
-        f"{table.coverage:.2f} % of them covered",
+        f"{data}, split {split}: {table.documents:,} documents, {table.tokens:,} tokens, {table.coverage:.2f} % of them covered",
         ["LF", "P", "R", "F1", "spans", "coverage", "overlaps", "within", "between"],
         [
             [

@@ -28,9 +28,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # not generic before cl
 
     name = "A,B,..."
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         names = tuple(part.strip() for part in str(value).split(",") if part.strip())
         if not names:
             self.fail("expected at least one name.", param, ctx)
@@ -42,9 +40,7 @@ class Integers(click.ParamType):  # type: ignore[type-arg]
 
     name = "N,N,..."
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         try:
             return tuple(int(part) for part in str(value).split(","))
         except ValueError:
@@ -137,9 +133,7 @@ def hyperparameter_options(command: Command) -> Command:
 
     wrapped: Callable[..., Any] = with_hyperparameters
     for item in reversed(fields(SparseCHMMConfig)):
-        wrapped = _hyperparameter_option(item.name, hints[item.name], shown[item.name], docs[item.name])(
-            wrapped
-        )
+        wrapped = _hyperparameter_option(item.name, hints[item.name], shown[item.name], docs[item.name])(wrapped)
     return wrapped  # type: ignore[return-value]
 
 

@@ -10,27 +10,19 @@ from .options import terminal_options
 
 
 @click.command()
-@click.option(
-    "--model", required=True, type=click.Path(path_type=Path), help="A run folder, or a saved model."
-)
+@click.option("--model", required=True, type=click.Path(path_type=Path), help="A run folder, or a saved model.")
 @click.option(
     "--data",
     required=True,
     metavar="NAME|PATH",
     help="What to label: a path to your data, or a data set's name.",
 )
-@click.option(
-    "--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first."
-)
+@click.option("--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first.")
 @click.option("--split", help="The split to label, where the data has several.")
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), help="The file of labels to write (JSON lines)."
-)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file of labels to write (JSON lines).")
 @click.option("--device", default="cpu", show_default=True, help="Where to compute: cpu or cuda.")
 @terminal_options
-def predict(
-    model: Path, data: str, data_root: Path | None, split: str | None, out: Path, device: str
-) -> None:
+def predict(model: Path, data: str, data_root: Path | None, split: str | None, out: Path, device: str) -> None:
     """Label documents with a trained model: tokens, labels and per-token posterior, one document a line."""
     from pyro_chmm import progress
     from pyro_chmm.label_models import runs

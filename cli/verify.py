@@ -17,14 +17,10 @@ if TYPE_CHECKING:
 @click.command()
 @data_options
 @click.option("--split", help="The split to take documents from.  [default: the first there is]")
-@click.option(
-    "--documents", type=click.IntRange(min=1), default=64, show_default=True, help="How many documents."
-)
+@click.option("--documents", type=click.IntRange(min=1), default=64, show_default=True, help="How many documents.")
 @click.option("--backend", default="auto", show_default=True, help="The kernels: cpu, cuda or reference.")
 @click.option("--encoder", default="minilm", show_default=True, help="Language model, or none.")
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of the documents and the random model."
-)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the documents and the random model.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @terminal_options
 def verify(as_json: bool, **options: Any) -> None:
@@ -57,6 +53,4 @@ def _echo_result(result: VerificationResult) -> None:
         [[name, f"{found:.1e}", f"{result.tolerance:.0e}"] for name, found in differences],
     )
     click.echo(f"The fast path is {result.speedup:,.0f} times faster.")
-    click.echo(
-        "They agree." if result.ok else "They DIFFER: please report this, and train with --marginalize enum."
-    )
+    click.echo("They agree." if result.ok else "They DIFFER: please report this, and train with --marginalize enum.")

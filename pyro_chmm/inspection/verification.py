@@ -109,9 +109,7 @@ def verify_fast_path(
         speedup = slow.seconds() / min(fast.seconds() for _ in range(3))
     # a gradient that is 0 but for rounding, as that of weights on constant vectors, has no scale of its own
     least = 1e-6 * max(map(_largest, slow_gradients.values()))
-    gradients = {
-        name: _relative(fast_gradients[name], slow_gradients[name], least) for name in slow_gradients
-    }
+    gradients = {name: _relative(fast_gradients[name], slow_gradients[name], least) for name in slow_gradients}
     worst = max(gradients, key=lambda name: math.inf if math.isnan(gradients[name]) else gradients[name])
     return VerificationResult(
         max_rel_loss=_relative(fast_loss, slow_loss),
@@ -143,9 +141,7 @@ def verify_corpus(
         len(corpus.label_set),
         entity_level=config.reliability_level == "entity",
     )
-    conditionals = Conditionals(
-        networks, config, torch.from_numpy(corpus.label_set.allowed_transitions.copy())
-    )
+    conditionals = Conditionals(networks, config, torch.from_numpy(corpus.label_set.allowed_transitions.copy()))
     return verify_fast_path(
         conditionals,
         batch,
@@ -173,13 +169,13 @@ def verify_data_set(
     :raises PyroCHMMError: for whatever of this cannot be used.
     """
     config = SparseCHMMConfig(encoder=encoder, backend=backend, seed=seed)
+    device = "cuda" if backend == "cuda" else "cpu"
+    resolve(backend, torch.device(device))  # says what is missing before any work
     splits = load_dataset(data, data_root=data_root, lfs=lfs)
     corpus = splits[next(iter(splits.splits)) if split is None else split]
     chosen = corpus.select_documents(random_documents(corpus, documents, seed))
     vectors = encode(chosen, EncoderSettings(resolve_encoder(encoder), config.layers, config.document_vector))
-    return verify_corpus(
-        chosen, vectors, config, documents=documents, device="cuda" if backend == "cuda" else "cpu"
-    )
+    return verify_corpus(chosen, vectors, config, documents=documents, device=device)
 
 
 def random_documents(corpus: Corpus, documents: int, seed: int) -> NDArray[np.int64]:
@@ -188,9 +184,7 @@ def random_documents(corpus: Corpus, documents: int, seed: int) -> NDArray[np.in
     if len(occupied) == 0:
         raise DataError("The corpus has no token; nothing can be compared on it.")
     generator = np.random.default_rng(seed)
-    return np.sort(generator.choice(occupied, size=min(documents, len(occupied)), replace=False)).astype(
-        np.int64
-    )
+    return np.sort(generator.choice(occupied, size=min(documents, len(occupied)), replace=False)).astype(np.int64)
 
 
 def perturbed(conditionals: Conditionals, seed: int) -> Conditionals:
@@ -211,18 +205,14 @@ def perturbed(conditionals: Conditionals, seed: int) -> Conditionals:
 class _Path:
     """One of the two ways to marginalise, with one model, on one batch."""
 
-    def __init__(
-        self, conditionals: Conditionals, prior: AnyPrior, marginalize: str, batch: PackedBatch, seed: int
-    ) -> None:
+    def __init__(self, conditionals: Conditionals, prior: AnyPrior, marginalize: str, batch: PackedBatch, seed: int) -> None:
         self.conditionals, self.prior, self.marginalize = conditionals, prior, marginalize
         self.batch, self.seed = batch, seed
         self.backend = conditionals.config.backend
 
     def loss_and_gradients(self) -> tuple[Tensor, dict[str, Tensor]]:
         """The negative ELBO and its gradient at every parameter; both ways draw the same emission."""
-        loss, found = loss_and_gradients(
-            self.conditionals, self.prior, self.batch, self.marginalize, self.seed
-        )
+        loss, found = loss_and_gradients(self.conditionals, self.prior, self.batch, self.marginalize, self.seed)
         shapes = dict(self.conditionals.named_parameters())
         gradients = {name: found.get(name, torch.zeros_like(shapes[name])).cpu() for name in shapes}
         return loss.cpu(), gradients

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from pyro_chmm.errors import ConfigError, PyroCHMMError
+from pyro_chmm.errors import ConfigError, PyroCHMMError, TrainingError
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ class RunFolder:
     """Collects a run's files in a hidden folder beside ``directory`` and moves them there on success.
 
     Use it as a context manager: files are written below :attr:`path`; :meth:`commit` puts them in place.
-    Without a commit, whatever ``directory`` held is untouched; once :meth:`keep_log` was called, or after an
-    error that is not the user's, the log stays as ``directory/failed.log``, and a note of the error says so.
+    Without a commit, whatever ``directory`` held is untouched. After an interrupt, an error in training or one
+    that is not the user's, the log stays as ``directory/failed.log``, and a note of the error says so.
 
     :param overwrite: replace the files of an earlier run. Files that no run writes are left alone.
     :raises ConfigError: when ``directory`` holds another run (without ``overwrite``), holds files that have
@@ -41,38 +41,29 @@ class RunFolder:
         self._given = str(directory)
         self._check()
         self.path = self.directory.parent / f".{self.directory.name}.unfinished-{uuid4().hex[:8]}"
-        self._keep_log = False
         self._committed = False
 
     def __enter__(self) -> Self:
         try:
             self.path.mkdir(parents=True)
         except OSError as error:
-            raise ConfigError(
-                f"The output folder {self._given} cannot be made ({error.strerror}): choose another one."
-            ) from error
+            raise ConfigError(f"The output folder {self._given} cannot be made ({error.strerror}): choose another one.") from error
         self._log = _logging_to(self.path / LOG)
         self._log.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if error is not None:
             logger.debug("The run ended early.", exc_info=error)
         self._log.__exit__(None, None, None)
         if self._committed:
             return
-        if error is not None and (self._keep_log or not isinstance(error, PyroCHMMError)):
+        if error is not None and (isinstance(error, TrainingError) or not isinstance(error, PyroCHMMError)):
             self.directory.mkdir(exist_ok=True)
             kept = self.directory / FAILED_LOG
             os.replace(self.path / LOG, kept)
             error.add_note(f"The log is in {kept}.")
         shutil.rmtree(self.path)
-
-    def keep_log(self) -> None:
-        """From here on the log is worth keeping, whatever ends the run."""
-        self._keep_log = True
 
     def commit(self) -> None:
         """Put the files in place. An earlier run is replaced as a whole, or, if a move fails, put back.
@@ -104,13 +95,11 @@ class RunFolder:
             return
         if not _is_run(self.directory):
             raise ConfigError(
-                f"The output folder {self._given} holds {found[0]}, which no run of pyro-chmm wrote: "
-                "choose another folder."
+                f"The output folder {self._given} holds {found[0]}, which no run of pyro-chmm wrote: choose another folder."
             )
         if not self.overwrite:
             raise ConfigError(
-                f"The output folder {self._given} holds another run: choose another folder, or replace it "
-                "with --overwrite."
+                f"The output folder {self._given} holds another run: choose another folder, or replace it with --overwrite."
             )
 
 

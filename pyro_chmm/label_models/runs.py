@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from pyro_chmm._version import __version__
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
@@ -24,7 +25,7 @@ from pyro_chmm.data.datasets import load_dataset
 from pyro_chmm.data.formats.jsonl import write_predictions
 from pyro_chmm.data.labels import ABSTAIN
 from pyro_chmm.data.scoring import Score, score, score_by_type
-from pyro_chmm.errors import DataError
+from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models.best_consensus import best_consensus
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.run_folder import CONFIG, HISTORY, METRICS, PREDICTIONS, RunFolder
@@ -97,8 +98,7 @@ def fit(settings: RunSettings) -> Run:
         logger.debug("Command: %s", settings.command)
         splits = load_dataset(settings.data, data_root=settings.data_root, lfs=settings.lfs)
         train = train_corpus(splits, settings.train_split)
-        model = SparseCHMM(preset=settings.preset, device=settings.device, **settings.hyperparameters)
-        folder.keep_log()
+        model = SparseCHMM(preset=settings.preset, device=checked_device(settings.device), **settings.hyperparameters)
         model.fit(train, valid=splits.get("valid"))
 
         metrics: dict[str, Any] = {"stages": stage_scores(model, splits)}
@@ -148,7 +148,7 @@ def predict(
     :returns: the number of documents.
     :raises PyroCHMMError: for a model or data that cannot be used.
     """
-    model = SparseCHMM.load(model_directory, device=device)
+    model = SparseCHMM.load(model_directory, device=checked_device(device))
     splits = load_dataset(data, data_root=data_root, lfs="all")
     if split is None and len(splits.splits) != 1:
         raise DataError(f"{splits.name} has the splits {', '.join(splits.splits)}; choose one with --split.")
@@ -171,13 +171,11 @@ def evaluate(
         "best_consensus": {...}}``, in percent.
     :raises PyroCHMMError: for a model or data that cannot be used.
     """
-    model = SparseCHMM.load(model_directory, device=device)
+    model = SparseCHMM.load(model_directory, device=checked_device(device))
     splits = load_dataset(data, data_root=data_root, lfs="all")
     corpus = _as_known_to(model, splits[split])
     if corpus.gold is None:
-        raise DataError(
-            f"{splits.name}, split {split}, has no gold labels to compare with; label it with predict."
-        )
+        raise DataError(f"{splits.name}, split {split}, has no gold labels to compare with; label it with predict.")
     ids = model.predict_ids(corpus)
     by_type = score_by_type(corpus.label_set, corpus.gold, ids, corpus.offsets)
     return {
@@ -187,6 +185,25 @@ def evaluate(
         "majority_vote": score_record(MajorityVote().fit(corpus).score(corpus)),
         "best_consensus": score_record(best_consensus(corpus)),
     }
+
+
+def checked_device(device: str) -> str:
+    """``device``, if it can be computed on here.
+
+    :raises ConfigError: where it is neither ``cpu`` nor a GPU that PyTorch can use.
+    """
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ConfigError(f"The device is {device!r}; expected cpu or cuda.") from None
+    if found.type not in ("cpu", "cuda"):
+        raise ConfigError(f"The device is {device!r}; expected cpu or cuda.")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"The device is {device!r}, but PyTorch {torch.__version__} finds {torch.cuda.device_count()} GPUs here: "
+            "use --device cpu, or a PyTorch built for CUDA on a machine with a GPU."
+        )
+    return device
 
 
 def _as_known_to(model: SparseCHMM, corpus: Corpus) -> Corpus:
@@ -231,14 +248,11 @@ def _scores(splits: CorpusSplits, scored: Any) -> dict[str, dict[str, float] | N
     """``scored(corpus)`` for validation and test; None where the split is missing or has no gold labels."""
     corpora = {name: splits.get(name) for name in SCORED_SPLITS}
     return {
-        name: None if corpus is None or corpus.gold is None else score_record(scored(corpus))
-        for name, corpus in corpora.items()
+        name: None if corpus is None or corpus.gold is None else score_record(scored(corpus)) for name, corpus in corpora.items()
     }
 
 
-def _write_predictions(
-    model: SparseCHMM, splits: CorpusSplits, directory: Path
-) -> dict[str, dict[str, float] | None]:
+def _write_predictions(model: SparseCHMM, splits: CorpusSplits, directory: Path) -> dict[str, dict[str, float] | None]:
     """``{train,valid,test}.jsonl`` of every split there is; returns the scores of validation and test."""
     directory.mkdir()
     scores: dict[str, dict[str, float] | None] = dict.fromkeys(SCORED_SPLITS)

@@ -52,9 +52,7 @@ def test_predict_on_a_file_of_ones_own(own_data: Path, tmp_path: Path) -> None:
         "B-LOC",
         "I-LOC",
     }
-    other = write_jsonl(
-        tmp_path / "other.jsonl", [{**records[0], "weak_labels": {"a": [[0, 1, "ORG"]], "b": []}}]
-    )
+    other = write_jsonl(tmp_path / "other.jsonl", [{**records[0], "weak_labels": {"a": [[0, 1, "ORG"]], "b": []}}])
     refused = invoke("predict", "--model", model, "--data", other, "--out", out)
     assert refused.exit_code == 2
     assert "'ORG'; the model was fitted with PER, LOC" in refused.stderr
@@ -80,9 +78,7 @@ def test_evaluate_equals_the_metrics(demo_run: tuple[Path, Result]) -> None:
 def test_data_list_and_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PYRO_CHMM_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    listed = {
-        line.split()[0]: line.split()[1:] for line in succeeded("data", "list").stdout.splitlines() if line
-    }
+    listed = {line.split()[0]: line.split()[1:] for line in succeeded("data", "list").stdout.splitlines() if line}
     assert {
         "demo",
         "wrench/laptop",

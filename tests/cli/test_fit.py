@@ -254,8 +254,7 @@ def test_an_error_of_ours(own_data: Path, tmp_path: Path, breaking_fit: Any) -> 
     result = invoke("fit", "--data", own_data, "--out", out)
     assert result.exit_code == 1
     assert result.stderr == (
-        "Error: ValueError: wires crossed (not expected; --debug shows where it happened). "
-        f"The log is in {out / 'failed.log'}.\n"
+        f"Error: ValueError: wires crossed (not expected; --debug shows where it happened). The log is in {out / 'failed.log'}.\n"
     )
     assert "Traceback" in (out / "failed.log").read_text()
     debugged = invoke("fit", "--data", own_data, "--out", out, "--debug")
@@ -277,9 +276,7 @@ def test_a_real_interrupt_spares_the_earlier_run(own_data: Path, tmp_path: Path)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     endless = ["--encoder", "none", "--epochs-stage1", "100000", "--patience", "100000", "--no-verify"]
     command = [sys.executable, "-m", "pyro_chmm.cli.main", "fit", "--data", str(own_data), "--out", str(out)]
-    process = subprocess.Popen(
-        [*command, "--overwrite", *endless, "-v"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([*command, "--overwrite", *endless, "-v"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         for line in process.stderr:

@@ -18,9 +18,7 @@ HEAVY = ("torch", "pyro", "numpy", "numba", "transformers", "rich", "httpx")
 COMMANDS = ("fit", "predict", "evaluate", "lfs", "data", "verify")
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["fit", "--help"], ["--version"], ["data", "get", "--help"]]
-)
+@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["--version"], ["data", "get", "--help"]])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     program = (
         "import sys\n"
@@ -39,9 +37,7 @@ def test_help_takes_less_than_half_a_second(arguments: list[str]) -> None:
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            [sys.executable, "-m", "pyro_chmm.cli.main", *arguments], capture_output=True, check=True
-        )
+        subprocess.run([sys.executable, "-m", "pyro_chmm.cli.main", *arguments], capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.5

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from pyro_chmm.data.encoder import EncoderSettings, Vectors
 
 from pyro_chmm import chain
 from pyro_chmm.data.corpus import Corpus
+from pyro_chmm.data.encoder import EncoderSettings, Vectors
 from pyro_chmm.errors import DataError
 from pyro_chmm.inspection import verification
 from pyro_chmm.inspection.verification import verify_corpus, verify_data_set
@@ -35,8 +35,7 @@ def ragged_corpus(num_lfs: int = 3) -> Corpus:
 def random_vectors(corpus: Corpus, width: int = 4) -> Vectors:
     generator = np.random.default_rng(6)
     tokens, documents = (
-        generator.normal(size=(count, width)).astype(np.float16)
-        for count in (corpus.num_tokens, corpus.num_documents)
+        generator.normal(size=(count, width)).astype(np.float16) for count in (corpus.num_tokens, corpus.num_documents)
     )
     return Vectors(tokens, documents, EncoderSettings("none"), False)
 

@@ -75,7 +75,6 @@ def test_an_error_leaves_the_earlier_run_and_a_log(tmp_path: Path, error: BaseEx
 
     def fail_in_training() -> None:
         with RunFolder(directory, overwrite=True) as folder:
-            folder.keep_log()
             write_run(folder.path, "b")
             raise error
 
@@ -91,7 +90,7 @@ def test_an_error_leaves_the_earlier_run_and_a_log(tmp_path: Path, error: BaseEx
     assert "failed.log" not in contents(directory)
 
 
-def test_a_user_error_before_training_leaves_nothing(tmp_path: Path) -> None:
+def test_a_user_error_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError), RunFolder(tmp_path / "demo"):
         raise ConfigError("no such data set")
     assert list(tmp_path.iterdir()) == []
