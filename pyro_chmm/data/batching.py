@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyro_chmm.data.corpus import Corpus
     from pyro_chmm.data.encoder import Vectors
 
+#: Token vectors of up to so many bytes in single precision are kept in memory; larger ones stay on disk.
+_RESIDENT_BYTES = 2**30
+
 
 @dataclass(frozen=True, eq=False)
 class PackedBatch:
@@ -98,9 +101,13 @@ class PackedCorpus:
             )
         self.corpus, self.vectors = corpus, vectors
         self.weight = observation_weights(corpus.weak_labels, contested, silent)
+        # in single precision in memory where they fit: converting them again for every batch costs more than the model does
+        fits = 2 * vectors.tokens.nbytes <= _RESIDENT_BYTES
+        self._resident = _float32(np.asarray(vectors.tokens)) if fits else None
+        self._gathered = torch.empty(0, vectors.tokens.shape[1])
 
     def batch(self, documents: NDArray[np.int64]) -> PackedBatch:
-        """The packed batch of some documents, in the order given."""
+        """The packed batch of some documents, in the order given; its token vectors hold until the next batch is drawn."""
         offsets = self.corpus.offsets
         starts, lengths = offsets[documents], offsets[documents + 1] - offsets[documents]
         packed = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -110,15 +117,23 @@ class PackedCorpus:
             len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(documents) == 1).all())
         )
         index: slice | NDArray[np.int64] = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
-        tokens = np.asarray(self.vectors.tokens[index])
         return PackedBatch(
             torch.from_numpy(documents),
             torch.from_numpy(packed),
             _float32(np.asarray(self.vectors.documents[documents])),
-            _float32(tokens),
+            self._token_vectors(index),
             torch.from_numpy(self.corpus.weak_labels[index].astype(np.int64)),
             torch.from_numpy(self.weight[index].copy()),
         )
+
+    def _token_vectors(self, index: slice | NDArray[np.int64]) -> Tensor:
+        if self._resident is None:
+            return _float32(np.asarray(self.vectors.tokens[index]))
+        if isinstance(index, slice):
+            return self._resident[index]
+        if len(self._gathered) < len(index):  # one buffer for all batches: fresh memory costs as much as the copy
+            self._gathered = torch.empty(len(index), self._resident.shape[1])
+        return torch.index_select(self._resident, 0, torch.from_numpy(index), out=self._gathered[: len(index)])
 
     def shuffled(self, batch_size: int, generator: torch.Generator) -> Iterator[PackedBatch]:
         """Batches of ``batch_size`` documents in random order; every document once, empty ones left out."""
