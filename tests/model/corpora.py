@@ -77,9 +77,7 @@ def make_trainer(
     corpus = packed.corpus
     config = SparseCHMMConfig.from_dict({**SHORT, **hyperparameters})
     labels = len(corpus.label_set)
-    networks = Networks(
-        WIDTH, WIDTH, corpus.num_lfs, labels, config.reliability_level == "entity", config.shared_transition
-    )
+    networks = Networks(WIDTH, WIDTH, corpus.num_lfs, labels, config.reliability_level == "entity", config.shared_transition)
     conditionals = Conditionals(networks, config, torch.from_numpy(corpus.label_set.allowed_transitions.copy()))
     script = select or Script()
     return Trainer(conditionals, Amortized(), packed, extra, MajorityVote().predict_ids(corpus), script)

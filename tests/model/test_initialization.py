@@ -73,9 +73,7 @@ def test_layers_standardise_the_corpus() -> None:
     packed = make_packed(make_corpus())
     packed.vectors.tokens[:, 2] = 3.0  # constant: left alone
     trainer = make_trainer(packed=packed)
-    initialization.initialize(
-        trainer.conditionals, packed, initialization.observed_statistics(packed, trainer.vote)
-    )
+    initialization.initialize(trainer.conditionals, packed, initialization.observed_statistics(packed, trainer.vote))
     vectors = packed.vectors.tokens.astype(np.float64)
     layer = trainer.conditionals.networks.transition
     np.testing.assert_allclose(layer.mean, vectors.mean(0), rtol=1e-6)
@@ -88,9 +86,7 @@ def test_large_values_do_not_overflow_the_standardisation() -> None:
     packed = make_packed(make_corpus())
     packed.vectors.tokens[:] = np.float16(60_000) * np.sign(packed.vectors.tokens)
     trainer = make_trainer(packed=packed)
-    initialization.initialize(
-        trainer.conditionals, packed, initialization.observed_statistics(packed, trainer.vote)
-    )
+    initialization.initialize(trainer.conditionals, packed, initialization.observed_statistics(packed, trainer.vote))
     assert bool(torch.isfinite(trainer.conditionals.transition_logits(packed.batch(np.array([0])).token_vectors)).all())
 
 

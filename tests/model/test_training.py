@@ -28,11 +28,7 @@ def seeded() -> None:
 
 def changed(first: Weights, last: Weights) -> set[str]:
     """The layers whose weights or biases differ."""
-    return {
-        name.split(".")[1]
-        for name in first
-        if name.startswith("networks.") and not torch.equal(first[name], last[name])
-    }
+    return {name.split(".")[1] for name in first if name.startswith("networks.") and not torch.equal(first[name], last[name])}
 
 
 def without_seconds(history: list[EpochRecord]) -> list[EpochRecord]:
@@ -93,8 +89,7 @@ def test_wxor_is_computed_once_after_stage_1_from_all_documents(monkeypatch: pyt
     batches = [next(source.in_order()) for source in (trainer.train, extra)]
     with torch.no_grad():
         triples = [
-            (trainer.conditionals.reliability(batch.document_vectors), batch.weak_labels, batch.document_index)
-            for batch in batches
+            (trainer.conditionals.reliability(batch.document_vectors), batch.weak_labels, batch.document_index) for batch in batches
         ]
     torch.testing.assert_close(tables[2], wxor_scores(wxor_rates(triples, 3, 5)).float())
     alone = wxor_scores(wxor_rates(triples[:1], 3, 5)).float()
@@ -148,9 +143,7 @@ def test_the_addon_prior_starts_small() -> None:
 
 def test_the_best_weights_of_each_stage_are_kept() -> None:
     # stage 1: before, then 3 epochs; and so on
-    trainer, script = watched(
-        *(0, 3, 5, 1), *(5, 4, 6, 2), *(6, 1, 2, 3), epochs_stage1=3, epochs_stage2=3, epochs_stage3=3
-    )
+    trainer, script = watched(*(0, 3, 5, 1), *(5, 4, 6, 2), *(6, 1, 2, 3), epochs_stage1=3, epochs_stage2=3, epochs_stage3=3)
     assert trainer.run() == 2
     assert trainer.stage_selection == {1: 5, 2: 6, 3: 6}
     for stage, place in ((1, 2), (2, 6), (3, 8)):
@@ -282,9 +275,7 @@ def finite(trainer: Trainer) -> bool:
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 @pytest.mark.parametrize("layer", ["transition", "reliability"])
 @pytest.mark.parametrize("sample_emission", [True, False])
-def test_a_poisoned_weight_stops_training_and_the_last_good_weights_stay(
-    layer: str, sample_emission: bool, poison: float
-) -> None:
+def test_a_poisoned_weight_stops_training_and_the_last_good_weights_stay(layer: str, sample_emission: bool, poison: float) -> None:
     trainer, script = watched(0, 1, 0.5, sample_emission=sample_emission, epochs_stage1=5)
 
     def after_epoch_2(call: int) -> None:
@@ -320,15 +311,17 @@ def test_a_failure_in_stage_3_keeps_the_best_of_all_stages() -> None:
     assert all(torch.equal(now[name], value) for name, value in script.seen[1][1].items())
 
 
-@pytest.mark.parametrize("rate", [1e3, 1e18, 1e30])
-def test_a_huge_learning_rate_never_leaves_weights_that_are_not_finite(rate: float) -> None:
-    trainer = make_trainer(Script(0, *[-1] * 99), learning_rate_stage1=rate, gradient_clip=1e9, epochs_stage1=4)
-    try:
+def test_a_huge_learning_rate_gives_a_poor_model_not_a_broken_one() -> None:
+    trainer = make_trainer(Script(0, *[-1] * 99), learning_rate_stage1=1e3, epochs_stage1=4)
+    trainer.run()  # probabilities are bounded
+    assert finite(trainer)
+    assert trainer.conditionals.stage == 1
+
+
+def test_a_learning_rate_beyond_all_measure_stops_training() -> None:
+    trainer = make_trainer(learning_rate_stage1=1e30)
+    with pytest.raises(TrainingError, match=r"stage 1, epoch 1, step 2, documents d.*networks\..* is not finite"):
         trainer.run()
-    except TrainingError as error:
-        assert rate > 1e3  # probabilities are bounded: 1e3 gives a poor model, not a broken one
-        assert "stage 1, epoch 1, step 2" in str(error)  # noqa: PT017  (whether it raises depends on the rate)
-        assert "networks." in str(error)
     assert finite(trainer)
     assert trainer.conditionals.stage == 1
 
