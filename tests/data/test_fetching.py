@@ -140,7 +140,7 @@ def test_a_server_that_is_silent(cache: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(fetching, "_TIMEOUT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts, and says nothing
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(DataError, match="did not answer within 0.2 s"):
+        with pytest.raises(DataError, match=r"did not answer within 0\.2 s"):
             fetch_dataset(NAME, address)
     assert files_in(cache) == []
 
