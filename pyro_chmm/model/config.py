@@ -21,7 +21,7 @@ class SparseCHMMConfig:
 
     encoder: str = _option("minilm", "Language model: minilm, none, a hub name or a local path.")
     layers: tuple[int, ...] = _option(
-        (-1,), "Hidden layers put side by side as token vectors; -1 is the last."
+        (3, 6), "Hidden layers put side by side as token vectors; -1 is the last."
     )
     document_vector: Literal["cls", "mean"] = _option(
         "cls", "Document vector: the [CLS] state or the mean over tokens."
@@ -54,7 +54,7 @@ class SparseCHMMConfig:
         0.0, "Weight of an LF's O at tokens where another LF fires (1: plain evidence)."
     )
     o_weight_silent: float = _option(
-        1.0, "Weight of an LF's O at tokens where no LF fires (1: plain evidence)."
+        0.7, "Weight of an LF's O at tokens where no LF fires (1: plain evidence)."
     )
     # priors and objective
     emission_prior: str = _option(
@@ -72,15 +72,15 @@ class SparseCHMMConfig:
     batch_size: int = _option(128, "Documents a training step.")
     pretrain_learning_rate: float = _option(5e-3, "Learning rate of MSE pre-training.")
     pretrain_epochs: int = _option(
-        50, "At most so many epochs of MSE pre-training, eq. (7); it ends on convergence."
+        20, "At most so many epochs of MSE pre-training, eq. (7); it ends on convergence."
     )
     learning_rate_stage1: float = _option(2e-3, "Learning rate of stage 1 (transitions and base prior).")
     learning_rate_stage2: float = _option(1e-3, "Learning rate of stage 2 (addon prior).")
     learning_rate_stage3: float = _option(1e-3, "Learning rate of stage 3 (transitions).")
-    epochs_stage1: int = _option(100, "At most so many epochs in stage 1.")
+    epochs_stage1: int = _option(40, "At most so many epochs in stage 1.")
     epochs_stage2: int = _option(20, "At most so many epochs in stage 2.")
     epochs_stage3: int = _option(30, "At most so many epochs in stage 3.")
-    patience: int = _option(10, "Epochs without a better selection score before a stage ends.")
+    patience: int = _option(8, "Epochs without a better selection score before a stage ends.")
     weight_penalty: float = _option(0.01, "L2 penalty on the networks' weights, in nats a token.")
     gradient_clip: float = _option(5.0, "Largest norm of a step's gradient.")
     verify: bool = _option(
