@@ -113,7 +113,7 @@ def _make(
 
     model = LanguageModel(settings.name, folder, settings.layers, device)
     if batch_tokens is None:
-        batch_tokens = 1024 if str(device) == "cpu" else 16_384  # a CPU's caches hold the states of some 1,000 sub-tokens
+        batch_tokens = 512 if str(device) == "cpu" else 16_384  # the states of 512 sub-tokens fit a core's cache
     about = {**asdict(settings), "documents": corpus.num_documents, "tokens": corpus.num_tokens}
     started = time.perf_counter()
     try:

@@ -65,8 +65,7 @@ class LanguageModel:
         self._drop_layers_above(max(self.layers))
 
     def _load_tokenizer(self, folder: Path) -> None:
-        # words come one by one: models whose sub-tokens carry the space before a word need it put back
-        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, add_prefix_space=True, **_FROM_FOLDER)
+        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, **_FROM_FOLDER)
         if not tokenizer.is_fast:
             raise ValueError("it has no fast tokenizer (tokenizer.json)")
         self._longest_input = int(tokenizer.model_max_length)
@@ -75,6 +74,8 @@ class LanguageModel:
         backend.no_padding()
         backend.encode_special_tokens = True  # a word "[SEP]" in a text is a word
         self._tokenizer = backend
+        # sub-tokens made of bytes carry the space before a word; words come without it
+        self._before_word = " " if "ByteLevel(" in repr(backend.pre_tokenizer) else ""
         probe = backend.encode(["a"], is_pretokenized=True)
         inside = [place for place, special in enumerate(probe.special_tokens_mask) if not special] or [len(probe.ids)]
         self.prefix = np.array(probe.ids[: inside[0]], np.int64)
@@ -148,7 +149,7 @@ class LanguageModel:
         A word of which the tokenizer leaves nothing (a zero-width character, an empty string) is the unknown token; a word of
         more sub-tokens than a quarter of the window is known by its first ones.
         """
-        texts = [[_encodable(word) for word in document] for document in documents]
+        texts = [[self._before_word + _encodable(word) if word else "" for word in document] for document in documents]
         encodings = self._tokenizer.encode_batch(texts, is_pretokenized=True, add_special_tokens=False)
         return [self._complete(code.ids, code.word_ids, len(text)) for code, text in zip(encodings, texts, strict=True)]
 

@@ -44,7 +44,7 @@ def find_model(name: str) -> Path:
     if name == MINILM:
         return _minilm_folder()
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if name and folder.is_dir():
         _check_complete(name, folder)
         return folder
     if not name or folder.exists() or name[0] in "./~\\" or name.count("/") > 1 or folder.is_absolute():

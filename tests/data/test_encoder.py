@@ -1,13 +1,10 @@
-"""Vectors: every token gets one, they are the mean of its sub-tokens' states, and they are kept."""
+"""Words become vectors: right values, every token, long documents, the cache."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-import os
-import time
-from collections.abc import Callable
-from functools import cache
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,358 +12,313 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer
 
+from pyro_chmm import progress
 from pyro_chmm.data.corpus import Corpus
-from pyro_chmm.data.encoder import EncoderSettings, encode, resolve_encoder
-from pyro_chmm.data.model_source import find_model
-from pyro_chmm.data.windows import cut_windows
+from pyro_chmm.data.encoder import EncoderSettings, Vectors, encode
 from pyro_chmm.errors import ConfigError, EncoderError
+from tests.data.encoder_models import WORDS, bert, corpus_of, gpt2, roberta
 
-if importlib.util.find_spec("transformers") is None and os.environ.get("CI") != "true":
-    pytest.skip("transformers is not installed: pip install 'pyro-chmm[minilm]'", allow_module_level=True)
-
-import huggingface_hub.constants
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
-
-from pyro_chmm.data import language_model
-
-ODD_WORDS = ["a", "\u200b", "\u02dc", "\\", "_", "", "\ud800", "x\udfff", "Müller", "β-catenin", "汉字", "[SEP]", " ", "\t", "🙂"]
-SENTENCES = [["The", "keyboard", "of", "my", "laptop", "is", "unresponsive", "."], ["β-catenin", "binds", "Tcf"], ["Hi"]]
-DEPTH, WIDTH, WINDOW = 3, 8, 66
+DOCUMENTS = [["Anna", "Lee", "sings"], ["in", "Oslo", "today"], ["quickest", "foxes", "the", "the", "oslofjord"], ["fox"]]
+ODD = ["a", "\u200b", "\u02dc", "\\", "_", "", "\ud800", "[SEP]", "\u4e2d\u6587", "x" * 400]
 
 
-@pytest.fixture(scope="session")
-def minilm() -> Path:
-    """The folder of minilm; skipped where it is not installed, but never in CI."""
-    try:
-        return find_model("minilm")
-    except EncoderError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+@pytest.fixture(scope="module")
+def small_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bert(tmp_path_factory.mktemp("models") / "bert")
 
 
-@pytest.fixture(scope="session")
-def small_model(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes a folder with minilm's tokenizer, a small BERT of random weights and a window of ``WINDOW`` sub-tokens."""
-
-    def make(scale: float = 1.0, **settings: Any) -> Path:
-        folder = tmp_path_factory.mktemp("small-model")
-        tokenizer = AutoTokenizer.from_pretrained(minilm)
-        tokenizer.save_pretrained(folder)
-        sizes = {"num_hidden_layers": DEPTH, "hidden_size": WIDTH, "num_attention_heads": 2, "intermediate_size": 16}
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=len(tokenizer), max_position_embeddings=WINDOW, initializer_range=0.5, **{**sizes, **settings}
-        )
-        model = BertModel(config)
-        model.encoder.layer[-1].output.LayerNorm.weight.data *= scale
-        model.save_pretrained(folder)
-        return folder
-
-    return make
+def run(corpus: Corpus, folder: Path | str, cache: Path, *, batch_tokens: int | None = None, **settings: Any) -> Vectors:
+    return encode(corpus, EncoderSettings(str(folder), **settings), cache_dir=cache, batch_tokens=batch_tokens)
 
 
-@pytest.fixture(scope="session")
-def small(small_model: Callable[..., Path]) -> Path:
-    return small_model()
+def word_by_word(folder: Path | str, document: list[str], layers: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The plain way: one document, all layers, a loop over its words; token vectors and the [CLS] state."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    ids = [tokenizer.cls_token_id]
+    places: list[list[int]] = []
+    for word in document:
+        pieces = tokenizer(word, add_special_tokens=False)["input_ids"] or [tokenizer.unk_token_id]
+        places.append(list(range(len(ids), len(ids) + len(pieces))))
+        ids += pieces
+    with torch.no_grad():
+        result = model.eval()(torch.tensor([[*ids, tokenizer.sep_token_id]]), output_hidden_states=True)
+    states = torch.cat([result.hidden_states[layer][0] for layer in layers], dim=-1).numpy()
+    tokens = np.array([states[place].mean(axis=0) for place in places]).reshape(len(document), states.shape[1])
+    return tokens, states[0]
 
 
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-
-
-def corpus_of(*documents: list[str]) -> Corpus:
-    return Corpus.from_spans(documents, [[[]]] * len(documents), ["X"], ["lf"])
-
-
-@cache
-def load(folder: Path) -> Any:
-    return AutoModel.from_pretrained(folder).eval()
-
-
-def states(folder: Path, ids: list[int], layers: tuple[int, ...]) -> NDArray[np.float32]:
-    """Hidden states, computed with all layers in place: ``(sub-tokens, width)``."""
-    with torch.inference_mode():
-        hidden = load(folder)(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states
-    found: NDArray[np.float32] = torch.cat([hidden[layer][0] for layer in layers], dim=-1).numpy()
-    return found
-
-
-def by_hand(folder: Path, words: list[str], layers: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean states of each word, and the state of [CLS], of a text that fits the window."""
-    encoding = AutoTokenizer.from_pretrained(folder)(words, is_split_into_words=True)
-    found = states(folder, encoding["input_ids"], layers)
-    places = np.array([-1 if word is None else word for word in encoding.word_ids()])
-    return np.stack([found[places == word].mean(0) for word in range(len(words))]), found[0]
-
-
-# one vector for each token
-
-
-def test_every_token_gets_a_vector(small: Path, tmp_path: Path) -> None:
-    """Field report 10."""
-    corpus = corpus_of(ODD_WORDS, ["\u200b"], [""], *[[word] for word in ODD_WORDS])
-    found = encode(corpus, EncoderSettings(str(small)), cache_dir=tmp_path)
-    assert found.tokens.shape == (len(ODD_WORDS) * 2 + 2, WIDTH)
-    assert found.documents.shape == (len(ODD_WORDS) + 3, WIDTH)
-    assert found.tokens.dtype == found.documents.dtype == np.float16
-    for vectors in (found.tokens, found.documents):
-        assert np.isfinite(vectors).all()
-        assert (np.abs(vectors).sum(-1) > 0).all()
-
-
-def test_letters_beyond_ascii_are_read(minilm: Path, tmp_path: Path) -> None:
-    found = encode(corpus_of(["Müller"], ["Mller"], ["汉字"], ["\u200b"]), EncoderSettings(), cache_dir=tmp_path).tokens
-    for other in (1, 2, 3):
-        assert not np.allclose(found[0], found[other], atol=0.05)
-
-
-@pytest.mark.parametrize("layers", [(3,), (-1,), (3, 6), (6, 3), (0,), (-7, 1)])
-def test_a_words_vector_is_the_mean_of_its_sub_tokens(layers: tuple[int, ...], minilm: Path, tmp_path: Path) -> None:
-    found = encode(corpus_of(*SENTENCES), EncoderSettings(layers=layers), cache_dir=tmp_path)
-    start = 0
-    for m, words in enumerate(SENTENCES):
-        tokens, first = by_hand(minilm, words, layers)
-        np.testing.assert_allclose(found.tokens[start : start + len(words)], tokens, atol=2e-3, rtol=2e-3)
-        np.testing.assert_allclose(found.documents[m], first, atol=2e-3, rtol=2e-3)
-        start += len(words)
-    assert found.tokens.shape == (start, 384 * len(layers))
-
-
-def test_a_document_vector_may_be_the_mean(small: Path, tmp_path: Path) -> None:
-    corpus = corpus_of(*SENTENCES, [])
-    found = encode(corpus, EncoderSettings(str(small), document_vector="mean"), cache_dir=tmp_path)
-    for m in range(3):
-        mean = found.tokens[corpus.document_slice(m)].astype(np.float32).mean(0)
-        np.testing.assert_allclose(found.documents[m], mean, atol=2e-3)
-    assert np.isfinite(found.documents).all()
-
-
-@pytest.mark.parametrize("document_vector", ["cls", "mean"])
-def test_empty_documents_keep_their_place(document_vector: Any, small: Path, tmp_path: Path) -> None:
-    settings = EncoderSettings(str(small), document_vector=document_vector)
-    found = encode(corpus_of([], SENTENCES[0], [], SENTENCES[1], []), settings, cache_dir=tmp_path)
-    alone = [encode(corpus_of(words), settings, cache_dir=tmp_path) for words in (SENTENCES[0], SENTENCES[1], [])]
-    np.testing.assert_allclose(found.tokens, np.concatenate([part.tokens for part in alone]), atol=2e-3)
-    for place, part in ((0, 2), (1, 0), (2, 2), (3, 1), (4, 2)):
-        np.testing.assert_allclose(found.documents[place], alone[part].documents[0], atol=2e-3)
-
-
-def test_no_documents_and_no_tokens(small: Path, tmp_path: Path) -> None:
-    settings = EncoderSettings(str(small))
-    for documents in ([], [[]], [[], []]):
-        found = encode(corpus_of(*documents), settings, cache_dir=tmp_path)
-        assert (found.tokens.shape, found.documents.shape) == ((0, WIDTH), (len(documents), WIDTH))
-        assert encode(corpus_of(*documents), settings, cache_dir=tmp_path).cached
-
-
-def test_vectors_do_not_depend_on_batches(small: Path, tmp_path: Path) -> None:
-    documents = [[f"word{i}" for i in range(length)] for length in (3, 9, 1, 0, 14, 9)]
-    whole, single = (
-        encode(corpus_of(*documents), EncoderSettings(str(small)), cache_dir=tmp_path / str(size), batch_tokens=size)
-        for size in (10_000, 1)
-    )
-    np.testing.assert_allclose(whole.tokens, single.tokens, atol=4e-3)
-    np.testing.assert_allclose(whole.documents, single.documents, atol=4e-3)
-
-
-# windows
-
-
-def test_a_long_document_goes_through_windows(small: Path, tmp_path: Path) -> None:
-    """Field report 11: each word's vector is that of its window, read alone."""
-    words = [f"{'un' * (i % 3)}read{'able' * (i % 2)}" for i in range(600)]
-    found = encode(corpus_of(words), EncoderSettings(str(small)), cache_dir=tmp_path)
-    assert np.isfinite(found.tokens).all()
-    encoding = AutoTokenizer.from_pretrained(small)(words, is_split_into_words=True, add_special_tokens=False)
-    ids, places = np.array(encoding["input_ids"]), np.array(encoding.word_ids())
-    boundaries = np.searchsorted(places, np.arange(601))
-    windows = cut_windows(boundaries, WINDOW - 2)
-    assert len(windows) > 10
-    cls, sep = 101, 102
-    for window in windows:
-        alone = states(small, [cls, *ids[window.start : window.end].tolist(), sep], (-1,))[1:-1]
-        inside = places[window.start : window.end]
-        for word in range(window.first_word, window.last_word):
-            np.testing.assert_allclose(found.tokens[word], alone[inside == word].mean(0), atol=4e-3)
-
-
-def test_a_word_590_words_in_is_read(minilm: Path, tmp_path: Path) -> None:
-    words = ["it", "works"] * 300
-    words[590] = "Oslo"
-    found = encode(corpus_of(words, ["it", "works", "Oslo"]), EncoderSettings(), cache_dir=tmp_path).tokens
-    unit = found.astype(np.float32) / np.linalg.norm(found.astype(np.float32), axis=1, keepdims=True)
-    similarity = unit @ unit[602]  # to Oslo in the short document
-    assert similarity[:600].argmax() == 590
-
-
-@pytest.mark.parametrize("length", [WINDOW - 3, WINDOW - 2])
-def test_a_document_that_just_fits_is_read_at_once(length: int, small: Path, tmp_path: Path) -> None:
-    words = [chr(ord("a") + i % 26) for i in range(length)]
-    found = encode(corpus_of(words), EncoderSettings(str(small)), cache_dir=tmp_path)
-    tokens, first = by_hand(small, words, (-1,))
-    np.testing.assert_allclose(found.tokens, tokens, atol=4e-3)
-    np.testing.assert_allclose(found.documents[0], first, atol=4e-3)
-
-
-def test_a_word_longer_than_the_window_gets_a_vector(small: Path, tmp_path: Path) -> None:
-    found = encode(corpus_of(["a", "x" * 90 + "1!" * 200, "b"]), EncoderSettings(str(small)), cache_dir=tmp_path)
-    assert found.tokens.shape == (3, WIDTH)
-    assert np.isfinite(found.tokens).all()
-
-
-# numbers
-
-
-def test_numbers_beyond_float16_are_held(
-    small_model: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("layers", [(-1,), (3, 1), (1,), (0, -2)], ids=str)
+@pytest.mark.parametrize("batch_tokens", [None, 1])
+def test_vectors_are_means_over_sub_tokens(
+    small_bert: Path, tmp_path: Path, layers: tuple[int, ...], batch_tokens: int | None
 ) -> None:
-    found = encode(corpus_of(*SENTENCES), EncoderSettings(str(small_model(scale=1e6))), cache_dir=tmp_path)
-    assert np.isfinite(found.tokens).all()
-    assert np.isfinite(found.documents).all()
-    assert np.abs(found.tokens).max() == np.finfo(np.float16).max
-    assert [record.message for record in caplog.records if "float16" in record.message]
+    vectors = run(corpus_of(*DOCUMENTS), small_bert, tmp_path, layers=layers, batch_tokens=batch_tokens)
+    expected = [word_by_word(small_bert, document, layers) for document in DOCUMENTS]
+    assert vectors.tokens.shape == (12, 16 * len(layers))
+    np.testing.assert_allclose(vectors.tokens, np.concatenate([tokens for tokens, _ in expected]), atol=3e-3)
+    np.testing.assert_allclose(vectors.documents, np.array([first for _, first in expected]), atol=3e-3)
 
 
-def test_weights_that_are_not_numbers_are_refused(small_model: Callable[..., Path], tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match="not finite for document '0'"):
-        encode(corpus_of(["a"]), EncoderSettings(str(small_model(scale=float("nan")))), cache_dir=tmp_path)
-    assert list(tmp_path.iterdir()) == []
+def test_mean_as_document_vector(small_bert: Path, tmp_path: Path) -> None:
+    vectors = run(corpus_of(*DOCUMENTS, []), small_bert, tmp_path, document_vector="mean")
+    for m, place in enumerate([slice(0, 3), slice(3, 6), slice(6, 11), slice(11, 12)]):
+        np.testing.assert_allclose(vectors.documents[m], vectors.tokens[place].astype(float).mean(axis=0), atol=2e-3)
+    assert np.isfinite(vectors.documents[4]).all()
 
 
-def test_none_is_a_constant(tmp_path: Path) -> None:
-    found = encode(corpus_of(*SENTENCES, []), EncoderSettings("none"), cache_dir=tmp_path)
-    assert (found.tokens.shape, found.documents.shape) == ((12, 1), (4, 1))
-    assert (found.tokens == 1).all()
-    assert (found.documents == 1).all()
-    assert not found.cached
+def test_an_empty_document_is_a_text_without_words(small_bert: Path, tmp_path: Path) -> None:
+    vectors = run(corpus_of([], ["anna"], []), small_bert, tmp_path)
+    _, expected = word_by_word(small_bert, [], (-1,))
+    np.testing.assert_allclose(vectors.documents[[0, 2]], [expected, expected], atol=3e-3)
+    assert run(corpus_of([]), small_bert, tmp_path).tokens.shape == (0, 16)
+    assert run(corpus_of(), small_bert, tmp_path).documents.shape == (0, 16)
+
+
+@pytest.mark.parametrize("make", [bert, roberta, gpt2])
+def test_every_token_gets_a_vector(make: Any, tmp_path: Path) -> None:
+    folder = make(tmp_path / "model")
+    vectors = run(corpus_of(["anna", *ODD, "anna"], ODD[1:2], [""]), folder, tmp_path / "cache", document_vector="mean")
+    assert vectors.tokens.shape == (14, 16)
+    assert np.isfinite(vectors.tokens).all()
+    assert (np.abs(vectors.tokens).max(axis=1) > 0).all()
+
+
+def test_a_word_without_sub_tokens_is_the_unknown_token(small_bert: Path, tmp_path: Path) -> None:
+    zero_width = run(corpus_of(["anna", "\u200b", "", "lee"]), small_bert, tmp_path)
+    unknown = run(corpus_of(["anna", "\u20ac", "\u20ac", "lee"]), small_bert, tmp_path)
+    np.testing.assert_array_equal(zero_width.tokens, unknown.tokens)
+
+
+def test_a_special_token_in_a_text_is_a_word(small_bert: Path, tmp_path: Path) -> None:
+    special = run(corpus_of(["anna", "[MASK]"]), small_bert, tmp_path)
+    text = run(corpus_of(["anna", "[mask]"]), small_bert, tmp_path)  # the model knows no upper case
+    np.testing.assert_array_equal(special.tokens, text.tokens)
+
+
+def no_context(model: Any) -> None:
+    """Attention and positions add nothing: a sub-token's states depend on itself alone."""
+    model.embeddings.position_embeddings.weight.zero_()
+    for layer in model.encoder.layer:
+        layer.attention.output.dense.weight.zero_()
+
+
+@pytest.mark.parametrize("length", [61, 62, 63, 64, 130, 600])
+def test_windows_give_each_word_its_own_vector(tmp_path: Path, length: int) -> None:
+    folder = bert(tmp_path / "model", no_context)
+    generator = np.random.default_rng(length)
+    document = [str(word) for word in generator.choice([*WORDS, "singsin", "\u200b", "zz"], length)]
+    vectors = run(corpus_of(["anna"], document), folder, tmp_path / "cache")
+    alone = run(corpus_of(*([word] for word in document)), folder, tmp_path / "cache")
+    np.testing.assert_allclose(vectors.tokens[1:], alone.tokens, atol=2e-3)
+    np.testing.assert_allclose(vectors.documents[1], vectors.documents[0], atol=2e-3)
+
+
+def test_windows_far_from_their_edges_agree_with_one_long_window(tmp_path: Path) -> None:
+    """Two models of the same weights and windows of 64 and 512; only the near context matters to them, nearly."""
+
+    def local(model: Any) -> None:
+        model.embeddings.position_embeddings.weight.zero_()
+        for layer in model.encoder.layer:
+            layer.attention.output.dense.weight.mul_(0.05)
+
+    short, long = bert(tmp_path / "short", local), bert(tmp_path / "long", local, max_position_embeddings=512)
+    weights = load_file(short / "model.safetensors")
+    weights["embeddings.position_embeddings.weight"] = torch.zeros(512, 16)
+    save_file(weights, long / "model.safetensors", metadata={"format": "pt"})
+    document = [WORDS[i % len(WORDS)] for i in range(300)]
+    split, whole = (run(corpus_of(document), folder, tmp_path / "cache") for folder in (short, long))
+    np.testing.assert_allclose(split.tokens, whole.tokens, atol=0.05)
+
+
+@pytest.mark.parametrize("make", [roberta, gpt2])
+def test_long_documents_fit_models_that_count_positions_in_their_own_way(make: Any, tmp_path: Path) -> None:
+    folder = make(tmp_path / "model")
+    document = ["anna", "sings"] * 100
+    vectors = run(corpus_of(document), folder, tmp_path / "cache", document_vector="mean")
+    assert vectors.tokens.shape == (200, 16)
+    assert np.isfinite(vectors.tokens).all()
+
+
+def test_layers_of_a_model_that_normalises_its_last_layer_once_more(tmp_path: Path) -> None:
+    folder = gpt2(tmp_path / "model")
+    ids = AutoTokenizer.from_pretrained(folder)(" anna")["input_ids"]
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(folder).eval()(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    for layer in (1, 2, 3):
+        vectors = run(corpus_of(["anna"]), folder, tmp_path / "cache", layers=(layer,), document_vector="mean")
+        np.testing.assert_allclose(vectors.tokens[0], states[layer][0].mean(dim=0), atol=3e-3)
+
+
+def test_a_model_without_cls_needs_the_mean(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match=r"no \[CLS\] token; choose the document vector mean"):
+        run(corpus_of(["anna"]), gpt2(tmp_path / "model"), tmp_path / "cache")
+
+
+@pytest.mark.parametrize("make", [roberta, gpt2])
+def test_sub_tokens_made_of_bytes_keep_the_space_before_a_word(make: Any, tmp_path: Path) -> None:
+    folder = make(tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer(" sings today")["input_ids"]
+    plain = [piece for piece in tokenizer.convert_ids_to_tokens(ids) if piece[0] not in "<|"]
+    assert plain == ["\u0120sings", "\u0120today"]
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(folder).eval()(torch.tensor([ids])).last_hidden_state[0]
+    vectors = run(corpus_of(["sings", "today"]), folder, tmp_path / "cache", document_vector="mean")
+    first = 1 if make is roberta else 0
+    np.testing.assert_allclose(vectors.tokens, states[first : first + 2], atol=2e-3)
+
+
+def test_none_is_a_constant_vector(tiny: Corpus, tmp_path: Path) -> None:
+    vectors = run(tiny, "none", tmp_path)
+    np.testing.assert_array_equal(vectors.tokens, np.ones((6, 1), np.float16))
+    np.testing.assert_array_equal(vectors.documents, np.ones((3, 1), np.float16))
     assert list(tmp_path.iterdir()) == []
 
 
 # the cache
 
 
-def test_a_second_call_encodes_nothing(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = EncoderSettings(str(small))
-    first = encode(corpus_of(*SENTENCES), settings, cache_dir=tmp_path)
-
-    def refused(*args: Any) -> None:
-        raise AssertionError("the model was loaded")
-
-    monkeypatch.setattr(language_model, "LanguageModel", refused)
-    second = encode(corpus_of(*SENTENCES), settings, cache_dir=tmp_path)
+def test_a_second_call_encodes_nothing(small_bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    corpus = corpus_of(*DOCUMENTS)
+    with caplog.at_level(logging.INFO, "pyro_chmm"):
+        first = run(corpus, small_bert, tmp_path)
+        assert "Encoded 4 documents" in caplog.text
+        assert "sub-tokens/s" in caplog.text
+        caplog.clear()
+        second = run(corpus_of(*DOCUMENTS), small_bert, tmp_path)
+    assert "Encoded" not in caplog.text
     assert (first.cached, second.cached) == (False, True)
     np.testing.assert_array_equal(first.tokens, second.tokens)
     np.testing.assert_array_equal(first.documents, second.documents)
     assert isinstance(second.tokens, np.memmap)
-    assert not second.tokens.flags.writeable
+    assert second.tokens.dtype == second.documents.dtype == np.float16
 
 
-def test_other_text_layers_or_models_are_other_entries(small: Path, small_model: Callable[..., Path], tmp_path: Path) -> None:
-    name = str(small)
-    encode(corpus_of(["a", "b"]), EncoderSettings(name), cache_dir=tmp_path)
-    others = [
-        (corpus_of(["a", "c"]), EncoderSettings(name)),
-        (corpus_of(["a"], ["b"]), EncoderSettings(name)),
-        (corpus_of(["a", "b"]), EncoderSettings(name, layers=(1,))),
-        (corpus_of(["a", "b"]), EncoderSettings(name, document_vector="mean")),
-        (corpus_of(["a", "b"]), EncoderSettings(str(small_model(scale=2.0)))),
-    ]
-    assert not any(encode(corpus, settings, cache_dir=tmp_path).cached for corpus, settings in others)
+def test_model_text_and_settings_make_the_key(small_bert: Path, tmp_path: Path) -> None:
+    corpus = corpus_of(["anna"])
+    run(corpus, small_bert, tmp_path / "cache")
+    other_weights = bert(tmp_path / "other", no_context)
+    moved = bert(tmp_path / "moved")  # the same weights in another folder
+    assert not run(corpus_of(["anna", "lee"]), small_bert, tmp_path / "cache").cached
+    assert not run(corpus, small_bert, tmp_path / "cache", layers=(1,)).cached
+    assert not run(corpus, small_bert, tmp_path / "cache", document_vector="mean").cached
+    assert not run(corpus, other_weights, tmp_path / "cache").cached
+    assert run(corpus, moved, tmp_path / "cache").cached
 
 
-def test_the_environment_names_the_cache(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYRO_CHMM_CACHE", str(tmp_path / "here"))
-    encode(corpus_of(["a"]), EncoderSettings(str(small)))
-    assert len(list((tmp_path / "here").iterdir())) == 1
-
-
-@pytest.mark.parametrize("name", ["tokens.npy", "documents.npy", "entry.json"])
-@pytest.mark.parametrize("kept", [None, 0, 60, -1])
-def test_a_damaged_entry_is_made_again(
-    name: str, kept: int | None, small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = EncoderSettings(str(small))
-    first = encode(corpus_of(*SENTENCES), settings, cache_dir=tmp_path)
-    expected = np.array(first.tokens)
-    file = next(tmp_path.glob(f"*/{name}"))
-    content = file.read_bytes()
-    file.unlink()
-    if kept is not None:
-        file.write_bytes(content[:kept] if name != "entry.json" or kept != -1 else content[:-5])
-    again = encode(corpus_of(*SENTENCES), settings, cache_dir=tmp_path)
+def test_a_damaged_entry_is_made_again(small_bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    corpus = corpus_of(*DOCUMENTS)
+    expected = np.array(run(corpus, small_bert, tmp_path).tokens)
+    file = next(tmp_path.glob("*/tokens.npy"))
+    file.write_bytes(file.read_bytes()[:-100])
+    again = run(corpus, small_bert, tmp_path)
     assert not again.cached
+    assert "they are made again" in caplog.text
     np.testing.assert_array_equal(again.tokens, expected)
-    assert "damaged" in caplog.text
-    assert encode(corpus_of(*SENTENCES), settings, cache_dir=tmp_path).cached
 
 
-def test_a_cache_that_cannot_be_written(small: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(EncoderError, match=r"cannot be kept in .*PYRO_CHMM_CACHE"):
-        encode(corpus_of(["a"]), EncoderSettings(str(small)), cache_dir=tmp_path / "file")
+def test_a_cache_that_cannot_be_written(small_bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(EncoderError, match=r"cannot be kept in .*file.*PYRO_CHMM_CACHE"):
+        run(corpus_of(["anna"]), small_bert, tmp_path / "file")
 
 
-# errors and fallbacks
+def test_numbers_too_large_for_float16(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def large(model: Any) -> None:
+        model.encoder.layer[-1].output.LayerNorm.weight.fill_(1e6)
+
+    vectors = run(corpus_of(["anna"]), bert(tmp_path / "model", large), tmp_path / "cache")
+    assert np.isfinite(vectors.tokens).all()
+    assert np.abs(vectors.tokens).max() == np.finfo(np.float16).max
+    assert "beyond what float16 holds" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["no/such-model-anywhere", "nosuchmodel", "./no-such-folder", "/no/such/folder", ""])
-def test_an_unknown_encoder_is_one_sentence_at_once(name: str, tmp_path: Path) -> None:
-    started = time.perf_counter()
-    with pytest.raises(EncoderError, match=r"cannot be loaded|neither a folder") as caught:
-        encode(corpus_of(["a"]), EncoderSettings(name), cache_dir=tmp_path)
-    assert time.perf_counter() - started < 5
-    message = str(caught.value)
-    assert repr(name) in message
-    assert "minilm" in message
-    assert "\n" not in message
+def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
+    def broken(model: Any) -> None:
+        model.embeddings.word_embeddings.weight[5] = float("nan")  # "anna"
+
+    folder = bert(tmp_path / "model", broken)
+    assert run(corpus_of(["lee"]), folder, tmp_path / "cache").tokens.shape == (1, 16)
+    with pytest.raises(EncoderError, match="not finite for document '1'"):
+        run(corpus_of(["lee", "lee"], ["anna"]), folder, tmp_path / "cache")
+    assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
-@pytest.mark.parametrize("layers", [(4,), (-5,), (0, 9)])
-def test_a_layer_that_is_not_there(layers: tuple[int, ...], small: Path, tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match=rf"has no layer {layers[-1]}: its layers are 0 \(embeddings\) to 3, or -1 .* to -4"):
-        encode(corpus_of(["a"]), EncoderSettings(str(small), layers=layers), cache_dir=tmp_path)
+def test_progress_counts_sub_tokens(small_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, int, str]] = []
+    moved: list[int] = []
+
+    class Task:
+        def __init__(self, description: str, total: int, unit: str) -> None:
+            seen.append((description, total, unit))
+
+        def __enter__(self) -> Any:
+            return lambda count=1, note="": moved.append(count)
+
+        def __exit__(self, *exception: object) -> None:
+            pass
+
+    monkeypatch.setattr(progress, "task", Task)
+    run(corpus_of(["anna", "lee"], ["foxx"]), small_bert, tmp_path, batch_tokens=4)
+    assert seen == [("encoding", 8, "sub-tokens")]
+    assert sum(moved) == 8
+    assert len(moved) == 2
 
 
-def test_settings_that_make_no_sense() -> None:
-    with pytest.raises(ConfigError, match="layers"):
-        EncoderSettings(layers=())
-    with pytest.raises(ConfigError, match="must be one of cls, mean"):
-        EncoderSettings(document_vector="max")  # type: ignore[arg-type]
+@pytest.mark.parametrize("settings", [{"layers": ()}, {"layers": (1.5,)}, {"document_vector": "max"}])
+def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        EncoderSettings(**settings)
 
 
-def test_damaged_weights_are_one_sentence(small_model: Callable[..., Path], tmp_path: Path) -> None:
-    folder = small_model()
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(EncoderError, match="cannot be loaded") as caught:
-        encode(corpus_of(["a"]), EncoderSettings(str(folder)), cache_dir=tmp_path)
-    assert "\n" not in str(caught.value)
-    weights.unlink()
-    with pytest.raises(EncoderError, match=r"lacks model.safetensors"):
-        encode(corpus_of(["a"]), EncoderSettings(str(folder)), cache_dir=tmp_path)
+@pytest.mark.parametrize("layer", [4, -5])
+def test_a_layer_that_the_model_lacks(small_bert: Path, tmp_path: Path, layer: int) -> None:
+    with pytest.raises(EncoderError, match=f"has no layer {layer}: its layers are 0 .* to 3"):
+        run(corpus_of(["anna"]), small_bert, tmp_path, layers=(layer,))
 
 
-def test_minilm_takes_the_place_of_what_cannot_be_had(minilm: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    assert resolve_encoder("no/such-model") == "minilm"
-    assert [record.message for record in caplog.records] == [
-        "The encoder no/such-model cannot be had here; minilm takes its place."
-    ]
+# minilm
 
 
-def test_what_can_be_had_is_taken(small: Path, minilm: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    for name in (str(small), "minilm", "none"):
-        assert resolve_encoder(name) == name
-    assert caplog.records == []
+@pytest.fixture(scope="module")
+def minilm_folder() -> Path:
+    from pyro_chmm.data.model_source import find_model
+
+    return find_model("minilm")
 
 
-def test_nothing_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyro_chmm.data.model_source._MINILM_PACKAGE", "no_such_package")
-    with pytest.raises(EncoderError, match=r"no/such-model.*Nor is there minilm in its place: .*pip install"):
-        resolve_encoder("no/such-model")
-    with pytest.raises(EncoderError, match="minilm is not installed: pip install"):
-        resolve_encoder("minilm")
+def test_minilm_vectors(minilm_folder: Path, tmp_path: Path) -> None:
+    document = ["The", "battery", "of", "my", "MacBook", "\u200b", "\u02dc", "\\", "_", ""]
+    vectors = run(corpus_of(document, ["short"]), "minilm", tmp_path)
+    tokens, first = word_by_word(minilm_folder, document, (-1,))
+    np.testing.assert_allclose(vectors.tokens[:10], tokens, atol=2e-3)
+    np.testing.assert_allclose(vectors.documents[0], first, atol=2e-3)
+
+
+def test_minilm_sees_an_entity_at_word_590_of_600(minilm_folder: Path, tmp_path: Path) -> None:
+    document = ["the", "patient", "was", "well", "."] * 120
+    document[590] = "hypertension"
+    vectors = run(corpus_of(document), "minilm", tmp_path)
+    assert vectors.tokens.shape == (600, 384)
+    near, _ = word_by_word(minilm_folder, document[350:], (-1,))
+
+    found = vectors.tokens[590].astype(float)
+    likeness = near @ found / np.linalg.norm(near, axis=1) / np.linalg.norm(found)
+    assert likeness.argmax() == 240
+    assert likeness[240] > 0.8
+
+
+def test_loading_minilm_is_quiet_and_without_sentence_transformers(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pyro_chmm.data.encoder import EncoderSettings, encode; from pyro_chmm.data.corpus import Corpus;"
+        "corpus = Corpus.from_spans([['a']], [[[]]], ['X'], ['lf']);"
+        f"first = encode(corpus, EncoderSettings(), cache_dir={str(tmp_path)!r});"
+        "print(first.cached, 'sentence_transformers' in sys.modules)"
+    )
+    cached = code.replace("'sentence_transformers'", "'transformers'")
+    for script, expected in ((code, "False False\n"), (cached, "True False\n")):
+        result = subprocess.run([sys.executable, "-W", "default", "-c", script], capture_output=True, text=True, check=True)
+        assert (result.stdout, result.stderr) == (expected, "")
