@@ -13,6 +13,7 @@ from typing import Any
 import numba
 import torch
 
+_FLAGS = {"contract", "reassoc", "nsz"}
 _CHUNKS_PER_THREAD = 4
 _pools: dict[int, ThreadPoolExecutor] = {}
 _lock = threading.Lock()
@@ -23,12 +24,16 @@ def kernel(function: Callable[..., Any]) -> Any:
 
     Sums may be reordered, which is what lets loops become vector instructions; NaN and infinity keep their meaning.
     """
-    flags = {"contract", "reassoc", "nsz"}
     try:
-        return numba.njit(function, cache=True, nogil=True, error_model="numpy", fastmath=flags)
+        return numba.njit(function, cache=True, nogil=True, error_model="numpy", fastmath=_FLAGS)
     except RuntimeError:
         # numba's way of saying that neither __pycache__ nor the user's cache directory can be written
-        return numba.njit(function, nogil=True, error_model="numpy", fastmath=flags)
+        return numba.njit(function, nogil=True, error_model="numpy", fastmath=_FLAGS)
+
+
+def part(function: Callable[..., Any]) -> Any:
+    """A piece of a kernel, copied into it: a call would count references to every array."""
+    return numba.njit(function, inline="always", error_model="numpy", fastmath=_FLAGS)
 
 
 def run_parallel(work: Callable[[int, int], None], costs: Sequence[int]) -> None:

@@ -15,6 +15,8 @@ no more than that times this in any marginal: 1e-13. Documents beyond it are don
 
 _MOST_GROUP_LABELS = 16
 _LEAST_GROUP_DOCUMENTS = 2 * WIDTH
+# below it the few documents of a small last batch are not worth compiling the other kernel
+_LEAST_ROW_TOKENS = 1 << 12
 _WORK_FLOATS = 1 << 18
 
 
@@ -40,7 +42,7 @@ def forward_backward(
     inputs = [initial, transition, log_emission, offsets]
     bounds = offsets.numpy()
     lengths = np.diff(bounds)
-    if labels <= _MOST_GROUP_LABELS and np.count_nonzero(lengths) >= _LEAST_GROUP_DOCUMENTS:
+    if _groups_pay(lengths, labels):
         _in_groups(inputs, lengths, logits, transitions, outputs)
     else:
         _in_rows(inputs, lengths, logits, transitions, outputs)
@@ -192,6 +194,12 @@ def _carefully(
     run_parallel(work, lengths[documents].tolist())
 
 
+def _groups_pay(lengths: np.ndarray, labels: int) -> bool:
+    """Whether to take eight documents at once; it does not depend on the number of threads, so nor do the results."""
+    few = np.count_nonzero(lengths) < _LEAST_GROUP_DOCUMENTS and lengths.sum() >= _LEAST_ROW_TOKENS
+    return bool(labels <= _MOST_GROUP_LABELS and not few)
+
+
 def _in_groups(inputs: list[Tensor], lengths: np.ndarray, logits: bool, transitions: bool, outputs: list[Tensor]) -> None:
     flat_in = [part.reshape(-1).numpy() for part in inputs]
     flat_out = [part.reshape(-1).numpy() for part in outputs]
@@ -206,7 +214,7 @@ def _in_groups(inputs: list[Tensor], lengths: np.ndarray, logits: bool, transiti
     def work(first: int, last: int) -> None:
         steps = int(longest[first])
         slots = min(steps, max(1, room // (WIDTH * labels * labels)))
-        space = (slots * labels * labels, (steps + 1) * labels, steps * labels, 2 * steps)
+        space = (slots * labels * labels + WIDTH, (steps + 1) * labels, steps * labels + WIDTH, 2 * steps)
         scratch = [like.new_empty(WIDTH * size).numpy() for size in space]
         cpu_groups.forward_backward(*flat_in, members, logits, transitions, *flat_out, first, last, slots, *scratch)
 

@@ -40,59 +40,79 @@ def objective(
     The gradients are those of evidence_weight * log evidence + entropy_weight * entropy. Shapes as in the backend protocol.
     """
     labels = len(initial)
-    for document in documents[first:last]:
+    theta, log_p, gradient = np.empty((labels, labels)), np.empty((labels, labels)), np.empty((labels, labels))
+    beta, future = np.empty(labels), np.empty(labels)
+    for k in range(first, last):
+        document = documents[k]
         begin, end = offsets[document], offsets[document + 1]
-        alpha, past = np.empty((end - begin + 1, labels)), np.zeros((end - begin + 1, labels))
-        theta = np.empty((labels, labels))
-        log_p = np.empty((labels, labels))
-        for i in range(labels):
-            alpha[0, i] = np.log(np.float64(initial[i]))
-            past[0, i] = alpha[0, i] if initial[i] > 0 else 0.0
-        for t in range(begin, end):
-            s = t - begin
-            log_probabilities(transition[t], logits, alpha[s], log_p)
-            add_emission(log_p, log_emission[t], theta)
-            step(alpha[s], past[s], theta, alpha[s + 1], past[s + 1])
-        total = log_sum(alpha[-1])
+        alpha, past = np.empty((end - begin + 1, labels)), np.empty((end - begin + 1, labels))
+        forward(initial, transition, log_emission, begin, logits, log_p, theta, alpha, past)
+        total = log_sum(alpha[end - begin])
         evidence[document] = total if total < INF else np.nan
-        entropy[document] = 0.0
-        if not -INF < total < INF:
-            initial_gradient[document] = 0.0
-            emission_gradient[begin:end] = 0.0
-            if transitions:
-                transition_gradient[begin:end] = 0.0
-            continue
-        mean = 0.0
+        possible = -INF < total < INF
+        mean = _mean(alpha[end - begin], past[end - begin], total) if possible else 0.0
+        entropy[document] = total - mean if possible else 0.0
         for j in range(labels):
-            mean += np.exp(alpha[-1, j] - total) * past[-1, j]
-        entropy[document] = total - mean
-        beta, future, gradient = np.zeros(labels), np.zeros(labels), np.empty((labels, labels))
+            beta[j], future[j] = 0.0, 0.0
         for t in range(end - 1, begin - 1, -1):
             s = t - begin
-            log_probabilities(transition[t], logits, alpha[s], log_p)
-            add_emission(log_p, log_emission[t], theta)
-            _pairs(alpha[s], past[s], theta, beta, future, total, mean, evidence_weight, entropy_weight, gradient)
-            for j in range(labels):
-                emission_gradient[t, j] = gradient[:, j].sum()
+            if possible:
+                log_probabilities(transition[t], logits, alpha[s], log_p)
+                add_emission(log_p, log_emission[t], theta)
+                _pairs(alpha[s], past[s], theta, beta, future, total, mean, evidence_weight, entropy_weight, gradient)
+            else:
+                _clear(gradient)
+            _to_emission(gradient, emission_gradient[t])
             if transitions and logits:
                 _to_logits(gradient, log_p, transition_gradient[t])
             elif transitions:
-                _to_probabilities(
-                    gradient,
-                    transition[t],
-                    alpha[s],
-                    log_emission[t],
-                    beta,
-                    total,
-                    evidence_weight,
-                    transition_gradient[t],
-                )
-            _step_back(theta, beta, future)
+                weight = evidence_weight if possible else 0.0
+                _to_probabilities(gradient, transition[t], alpha[s], log_emission[t], beta, total, weight, transition_gradient[t])
+            if possible:
+                _step_back(theta, beta, future)
         for i in range(labels):
-            weight = evidence_weight
-            if initial[i] > 0:
+            weight = evidence_weight if possible else 0.0
+            if initial[i] > 0 and possible:
                 weight -= entropy_weight * (np.log(np.float64(initial[i])) + future[i] - mean)
-            initial_gradient[document, i] = weight * np.exp(beta[i] - total)
+            initial_gradient[document, i] = weight * np.exp(beta[i] - total) if possible else 0.0
+
+
+@kernel
+def forward(
+    initial: Any,
+    transition: Any,
+    log_emission: Any,
+    begin: int,
+    logits: bool,
+    log_p: Any,
+    theta: Any,
+    alpha: Any,
+    past: Any,
+) -> None:
+    """Fill alpha and past, (T + 1, L), of the document whose first token is ``begin``; ``log_p`` and ``theta`` are work space."""
+    for i in range(len(initial)):
+        alpha[0, i] = np.log(np.float64(initial[i]))
+        past[0, i] = alpha[0, i] if initial[i] > 0 else 0.0
+    for s in range(len(alpha) - 1):
+        log_probabilities(transition[begin + s], logits, alpha[s], log_p)
+        add_emission(log_p, log_emission[begin + s], theta)
+        _step(alpha[s], past[s], theta, alpha[s + 1], past[s + 1])
+
+
+@kernel
+def _mean(alpha: Any, past: Any, total: float) -> Any:
+    """E[total | x], the expected sum of all theta."""
+    mean = 0.0
+    for j in range(len(alpha)):
+        mean += np.exp(alpha[j] - total) * past[j]
+    return mean
+
+
+@kernel
+def _clear(matrix: Any) -> None:
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] = 0.0
 
 
 @kernel
@@ -135,11 +155,12 @@ def log_sum(values: Any) -> Any:
 
 
 @kernel
-def step(alpha: Any, past: Any, theta: Any, alpha_out: Any, past_out: Any) -> None:
+def _step(alpha: Any, past: Any, theta: Any, alpha_out: Any, past_out: Any) -> None:
     """alpha and the expected past sum (given where the path is now) after one more step."""
     labels = len(alpha)
-    top, total, weighed = np.empty(labels), np.zeros(labels), np.zeros(labels)
-    top[:] = -INF
+    top, total, weighed = np.empty(labels), np.empty(labels), np.empty(labels)
+    for j in range(labels):
+        top[j], total[j], weighed[j] = -INF, 0.0, 0.0
     for i in range(labels):
         for j in range(labels):
             value = alpha[i] + theta[i, j]
@@ -179,12 +200,24 @@ def _pairs(
 
 
 @kernel
+def _to_emission(gradient: Any, out: Any) -> None:
+    labels = len(out)
+    for j in range(labels):
+        column = 0.0
+        for i in range(labels):
+            column += gradient[i, j]
+        out[j] = column
+
+
+@kernel
 def _to_logits(gradient: Any, log_p: Any, out: Any) -> None:
     labels = len(log_p)
     for i in range(labels):
-        row = gradient[i].sum()
+        row = 0.0
         for j in range(labels):
-            out[i, j] = gradient[i, j] - exp(log_p[i, j]) * row
+            row += gradient[i, j]
+        for j in range(labels):
+            out[i, j] = gradient[i, j] - exp(log_p[i, j]) * row if row != 0 else gradient[i, j]
 
 
 @kernel
@@ -201,20 +234,26 @@ def _to_probabilities(
     labels = len(p)
     for i in range(labels):
         for j in range(labels):
-            # a probability of 0 adds nothing to the entropy's gradient, but raising it would raise the evidence
-            at_zero = evidence_weight * np.exp(alpha[i] + log_emission[j] + beta[j] - total)
-            out[i, j] = gradient[i, j] / p[i, j] if p[i, j] > 0 else at_zero
+            if p[i, j] > 0 or evidence_weight == 0:
+                out[i, j] = gradient[i, j] / p[i, j] if p[i, j] > 0 else 0.0
+            else:
+                # it adds nothing to the entropy's gradient, but raising it would raise the evidence
+                out[i, j] = evidence_weight * np.exp(alpha[i] + log_emission[j] + beta[j] - total)
 
 
 @kernel
 def _step_back(theta: Any, beta: Any, future: Any) -> None:
     """beta and the expected future sum (given where the path is) one step earlier, in place."""
     labels = len(beta)
-    before, sums = np.empty(labels), np.zeros(labels)
+    before, sums, row = np.empty(labels), np.empty(labels), np.empty(labels)
     for i in range(labels):
-        before[i] = log_sum(theta[i] + beta)
         for j in range(labels):
-            weight = exp(theta[i, j] + beta[j] - before[i])
-            sums[i] += weight * (theta[i, j] + future[j]) if weight > 0 else 0.0
-    beta[:] = before
-    future[:] = sums
+            row[j] = theta[i, j] + beta[j]
+        before[i] = log_sum(row)
+        total = 0.0
+        for j in range(labels):
+            weight = exp(row[j] - before[i])
+            total += weight * (theta[i, j] + future[j]) if weight > 0 else 0.0
+        sums[i] = total
+    for i in range(labels):
+        beta[i], future[i] = before[i], sums[i]

@@ -14,7 +14,9 @@ def forward(log_emission: Any, weak_labels: Any, weight: Any, offsets: Any, out:
     column = np.empty(labels, out.dtype)
     for document in range(first, last):
         begin, end = offsets[document], offsets[document + 1]
-        out[begin:end] = 0.0
+        for n in range(begin, end):
+            for j in range(labels):
+                out[n, j] = 0.0
         for k in range(weak_labels.shape[1]):
             said = -1
             for n in range(begin, end):
@@ -36,8 +38,10 @@ def backward(cotangent: Any, weak_labels: Any, weight: Any, offsets: Any, gradie
     labels = cotangent.shape[1]
     column = np.empty(labels, cotangent.dtype)
     for document in range(first, last):
-        gradient[document] = 0.0
         for k in range(weak_labels.shape[1]):
+            for i in range(labels):
+                for j in range(labels):
+                    gradient[document, k, i, j] = 0.0
             said = -1
             for n in range(offsets[document], offsets[document + 1]):
                 observed = weak_labels[n, k]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyro_chmm.chain.compiled import kernel
+from pyro_chmm.chain.compiled import kernel, part
 from pyro_chmm.chain.lanes import WIDTH, exp, gather, larger, load, scatter, spread, store, where_below
 
 
@@ -43,36 +43,39 @@ def forward_backward(
     """
     labels = len(initial)
     square = labels * labels
-    tokens = np.empty(WIDTH, np.int64)
-    running = np.empty(WIDTH, initial.dtype)
-    beta = np.empty(WIDTH * labels, initial.dtype)
+    begins, tokens = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
+    lengths = np.empty(WIDTH, initial.dtype)
+    beta = np.empty(WIDTH * (labels + WIDTH), initial.dtype)
     for group in range(first, last):
         members = documents[WIDTH * group : WIDTH * (group + 1)]
         steps = 0
-        for document in members:
-            steps = max(steps, offsets[document + 1] - offsets[document])
+        for d in range(WIDTH):
+            begins[d] = offsets[members[d]]
+            length = offsets[members[d] + 1] - begins[d]
+            lengths[d] = length
+            steps = max(steps, length)
         kept = max(0, steps - slots)
         for j in range(labels):
             store(alpha, WIDTH * j, initial[j])
         for t in range(steps):
-            _place(offsets, members, t, tokens, running)
+            _place(begins, lengths, t, tokens)
             at = WIDTH * square * max(0, t - kept)
             _probabilities(transition, tokens, labels, logits, potentials, at)
-            _forward(log_emission, tokens, running, labels, potentials, at, alpha, emission, scales, t)
+            _forward(log_emission, tokens, lengths, labels, potentials, at, alpha, emission, scales, t)
         for d in range(WIDTH):
-            evidence[members[d]] = _log_product(scales, d, offsets[members[d] + 1] - offsets[members[d]])
+            evidence[members[d]] = _log_product(scales, d, int(lengths[d]))
         for j in range(labels):
             store(beta, WIDTH * j, 1.0)
         worst = spread(alpha, 0.0)
         for t in range(steps - 1, -1, -1):
-            _place(offsets, members, t, tokens, running)
+            _place(begins, lengths, t, tokens)
             at = WIDTH * square * max(0, t - kept)
             if t < kept:
                 _probabilities(transition, tokens, labels, logits, potentials, at)
             nearness = _marginals(labels, beta, alpha, emission, scales, t)
-            worst = worst + where_below(load(running, 0), 0.5, 0.0, nearness)
+            worst = worst + where_below(spread(alpha, t), load(lengths, 0), nearness, 0.0)
             scatter(alpha, WIDTH * labels * (t + 1), labels, marginals, tokens)
-            _backward(labels, logits, transitions, running, potentials, at, alpha, emission, beta, t)
+            _backward(labels, logits, transitions, lengths, potentials, at, alpha, emission, beta, t)
             if transitions:
                 scatter(potentials, at, square, transition_gradient, tokens)
         scatter(beta, 0, labels, initial_gradient, members)
@@ -81,16 +84,14 @@ def forward_backward(
             strain[members[d]] = scales[d]
 
 
-@kernel
-def _place(offsets: Any, members: Any, t: int, tokens: Any, running: Any) -> None:
-    """The packed token at which each document stands in step t, and whether (1 or 0) it still runs."""
+@part
+def _place(begins: Any, lengths: Any, t: int, tokens: Any) -> None:
+    """The packed token at which each document stands in step t: its last one once it has ended."""
     for d in range(WIDTH):
-        begin, end = offsets[members[d]], offsets[members[d] + 1]
-        tokens[d] = min(begin + t, end - 1)
-        running[d] = 1.0 if begin + t < end else 0.0
+        tokens[d] = begins[d] + min(t, int(lengths[d]) - 1)
 
 
-@kernel
+@part
 def _probabilities(transition: Any, tokens: Any, labels: int, logits: bool, out: Any, at: int) -> None:
     """The transition probabilities (from, to) of one step."""
     gather(transition, tokens, labels * labels, out, at)
@@ -111,11 +112,11 @@ def _probabilities(transition: Any, tokens: Any, labels: int, logits: bool, out:
             store(out, row + WIDTH * j, load(out, row + WIDTH * j) * inverse)
 
 
-@kernel
+@part
 def _forward(
     log_emission: Any,
     tokens: Any,
-    running: Any,
+    lengths: Any,
     labels: int,
     potentials: Any,
     at: int,
@@ -142,17 +143,17 @@ def _forward(
         store(emission, here + WIDTH * j, e)
         store(alpha, there + WIDTH * j, predicted)
     inverse = 1.0 / scale
-    runs = load(running, 0)
+    now, end = spread(alpha, t), load(lengths, 0)
     for j in range(labels):
         k = WIDTH * j
         filtered = load(alpha, there + k) * inverse
-        store(alpha, there + k, where_below(runs, 0.5, load(alpha, here + k), filtered))
+        store(alpha, there + k, where_below(now, end, filtered, load(alpha, here + k)))
         store(emission, here + k, load(emission, here + k) * inverse)
     store(scales, 2 * WIDTH * t, scale)
     store(scales, 2 * WIDTH * t + WIDTH, top)
 
 
-@kernel
+@part
 def _log_product(scales: Any, d: int, steps: int) -> Any:
     """The log evidence of one document: the sum of the logs of its scales and of the maxima that were taken out."""
     total, product = 0.0, 1.0
@@ -165,7 +166,7 @@ def _log_product(scales: Any, d: int, steps: int) -> Any:
     return total + np.log(product)
 
 
-@kernel
+@part
 def _marginals(labels: int, beta: Any, alpha: Any, emission: Any, scales: Any, t: int) -> Any:
     """Turn alpha of step t into marginals and beta into emission * beta / scale; returns sum(beta) / scale."""
     here, there = WIDTH * labels * t, WIDTH * labels * (t + 1)
@@ -184,12 +185,12 @@ def _marginals(labels: int, beta: Any, alpha: Any, emission: Any, scales: Any, t
     return total / load(scales, 2 * WIDTH * t)
 
 
-@kernel
+@part
 def _backward(
     labels: int,
     logits: bool,
     transitions: bool,
-    running: Any,
+    lengths: Any,
     potentials: Any,
     at: int,
     alpha: Any,
@@ -214,6 +215,6 @@ def _backward(
             else:
                 for j in range(labels):
                     store(potentials, row + WIDTH * j, a * load(beta, WIDTH * j))
-    runs = load(running, 0)
+    now, end = spread(alpha, t), load(lengths, 0)
     for i in range(labels):
-        store(beta, WIDTH * i, where_below(runs, 0.5, 1.0, load(emission, here + WIDTH * i)))
+        store(beta, WIDTH * i, where_below(now, end, load(emission, here + WIDTH * i), 1.0))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pyro_chmm.chain.compiled import kernel
-from pyro_chmm.chain.cpu_careful import add_emission, log_probabilities, log_sum, step
+from pyro_chmm.chain.cpu_careful import forward, log_probabilities, log_sum
 
 INF = np.inf
 
@@ -53,8 +53,8 @@ def _advance(best: Any, log_p: Any, log_emission: Any, out: Any, pointers: Any) 
     """The best scores one step on and where they came from; True if one is NaN or +inf. Ties go to the lowest label."""
     labels = len(best)
     broken = False
-    out[:] = -INF
-    pointers[:] = 0
+    for j in range(labels):
+        out[j], pointers[j] = -INF, 0
     for i in range(labels):
         for j in range(labels):
             value = best[i] + log_p[i, j]
@@ -88,33 +88,22 @@ def sample(
         begin, end = offsets[document], offsets[document + 1]
         if begin == end:
             continue
-        alpha = _filter(initial, transition[begin:end], log_emission[begin:end], logits, log_p, theta)
-        if not -INF < log_sum(alpha[-1]) < INF:
-            paths[:, begin:end] = -1
-            continue
+        alpha, past = np.empty((end - begin + 1, labels)), np.empty((end - begin + 1, labels))
+        forward(initial, transition, log_emission, begin, logits, log_p, theta, alpha, past)
+        possible = -INF < log_sum(alpha[end - begin]) < INF
         for draw in range(len(paths)):
-            weights[:] = alpha[-1]
-            paths[draw, end - 1] = _choose(weights, uniforms[draw, end - 1])
+            for t in range(begin, end):
+                paths[draw, t] = -1
+            if possible:
+                paths[draw, end - 1] = _choose(alpha[end - begin], uniforms[draw, end - 1])
+        if not possible:
+            continue
         for t in range(end - 1, begin, -1):
             log_probabilities(transition[t], logits, alpha[t - begin], log_p)
             for draw in range(len(paths)):
                 for i in range(labels):
                     weights[i] = alpha[t - begin, i] + log_p[i, paths[draw, t]]
                 paths[draw, t - 1] = _choose(weights, uniforms[draw, t - 1])
-
-
-@kernel
-def _filter(initial: Any, transition: Any, log_emission: Any, logits: bool, log_p: Any, theta: Any) -> Any:
-    """alpha (T + 1, L) in log space."""
-    labels = len(initial)
-    alpha, past = np.empty((len(transition) + 1, labels)), np.zeros((2, labels))
-    for i in range(labels):
-        alpha[0, i] = np.log(np.float64(initial[i]))
-    for t in range(len(transition)):
-        log_probabilities(transition[t], logits, alpha[t], log_p)
-        add_emission(log_p, log_emission[t], theta)
-        step(alpha[t], past[0], theta, alpha[t + 1], past[1])
-    return alpha
 
 
 @kernel
@@ -147,10 +136,12 @@ def impossible_step(
     """``tokens`` (B) of ``documents[first:last]``, all of them impossible: the first token after which every alpha is -inf."""
     labels = len(initial)
     log_p, theta = np.empty((labels, labels)), np.empty((labels, labels))
-    for document in documents[first:last]:
+    for k in range(first, last):
+        document = documents[k]
         begin, end = offsets[document], offsets[document + 1]
-        alpha = _filter(initial, transition[begin:end], log_emission[begin:end], logits, log_p, theta)
+        alpha, past = np.empty((end - begin + 1, labels)), np.empty((end - begin + 1, labels))
+        forward(initial, transition, log_emission, begin, logits, log_p, theta, alpha, past)
         for t in range(end - begin):
-            if alpha[t + 1].max() == -INF:
+            if log_sum(alpha[t + 1]) == -INF:
                 tokens[document] = t
                 break

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pyro_chmm.chain.compiled import kernel
+from pyro_chmm.chain.compiled import kernel, part
 from pyro_chmm.chain.lanes import exp
 
 # a row of exponentials whose sum lies in here neither overflowed nor lost anything above 1e-31 of it
@@ -41,20 +41,25 @@ def forward_backward(
     ``transition`` and ``transition_gradient`` are (N, L * L). The exponentials of logits are kept in ``transition_gradient`` between the
     two sweeps; without it (``transitions`` false) in ``potentials``, ``block`` tokens at a time, computed again on the way back.
     """
+    labels = len(initial)
     for document in range(first, last):
         begin, end = offsets[document], offsets[document + 1]
         if begin == end:
             continue
-        alpha[0, :] = initial
+        for j in range(labels):
+            alpha[0, j] = initial[j]
+            beta[j] = 1.0
         total, product = 0.0, 1.0
         for start in range(begin, end, block):
             stop = min(end, start + block)
             kept = transition_gradient[start:stop] if transitions else potentials
             if logits:
-                _exponentials(transition[start:stop], kept, inverse[start - begin : stop - begin])
+                _exponentials(transition, start, stop, labels, kept, inverse, begin)
             else:
                 kept = transition[start:stop]
-                inverse[start - begin : stop - begin, :] = 1.0
+                for t in range(start, stop):
+                    for j in range(labels):
+                        inverse[t - begin, j] = 1.0
             for t in range(start, stop):
                 s = t - begin
                 top, scale = _forward(log_emission[t], kept[t - start], inverse[s], alpha[s], emission[s], alpha[s + 1])
@@ -65,7 +70,6 @@ def forward_backward(
                     total += np.log(product)
                     product = 1.0
         evidence[document] = total + np.log(product)
-        beta[:] = 1.0
         worst = 0.0
         for start in range(begin + (end - begin - 1) // block * block, begin - 1, -block):
             stop = min(end, start + block)
@@ -73,7 +77,7 @@ def forward_backward(
             if not logits:
                 kept = transition[start:stop]
             elif not transitions and stop < end:
-                _exponentials(transition[start:stop], kept, inverse[start - begin : stop - begin])
+                _exponentials(transition, start, stop, labels, kept, inverse, begin)
             for t in range(stop - 1, start - 1, -1):
                 s = t - begin
                 worst += _marginals(alpha[s + 1], emission[s], beta, marginals[t]) / scales[s]
@@ -81,36 +85,41 @@ def forward_backward(
                 if transitions:
                     _gradient(kept[t - start], inverse[s], alpha[s], beta, before, logits, transition_gradient[t])
                 beta, before = before, beta
-        initial_gradient[document, :] = beta
+        for j in range(labels):
+            initial_gradient[document, j] = beta[j]
         strain[document] = worst
 
 
-@kernel
-def _exponentials(logits: Any, out: Any, inverse: Any) -> None:
-    """exp of a block of logits, and for each row one over the sum. The maximum is taken out only where it has to be."""
-    labels = inverse.shape[1]
-    source, target = logits.reshape(-1), out.reshape(-1)
-    limit = source.dtype.type(_MOST_LOGIT)
-    for k in range(len(source)):
-        target[k] = exp(limit if source[k] > limit else source[k])
-    for t in range(len(logits)):
+@part
+def _exponentials(logits: Any, start: int, stop: int, labels: int, out: Any, inverse: Any, begin: int) -> None:
+    """exp of the logits of some tokens, and for each row one over the sum. The maximum is taken out only where it has to be."""
+    limit = logits.dtype.type(_MOST_LOGIT)
+    for t in range(start, stop):
+        source, target = logits[t], out[t - start]
+        for k in range(labels * labels):
+            target[k] = exp(limit if source[k] > limit else source[k])
+    for t in range(start, stop):
         for i in range(labels):
-            row = slice(i * labels, (i + 1) * labels)
-            total = _sum(out[t, row])
+            row = out[t - start, i * labels : (i + 1) * labels]
+            total = _sum(row)
             if not _LEAST_SUM < total < _MOST_SUM:
-                total = _shifted_exponentials(logits[t, row], out[t, row])
-            inverse[t, i] = 1.0 / total
+                total = _shifted_exponentials(logits[t, i * labels : (i + 1) * labels], row)
+            inverse[t - begin, i] = 1.0 / total
 
 
 @kernel
 def _shifted_exponentials(logits: Any, out: Any) -> Any:
-    top = logits.max()
+    top = logits[0]
+    for j in range(1, len(logits)):
+        top = max(top, logits[j])
+    total = out.dtype.type(0)
     for j in range(len(logits)):
         out[j] = exp(logits[j] - top)
-    return _sum(out)
+        total += out[j]
+    return total
 
 
-@kernel
+@part
 def _sum(row: Any) -> Any:
     total = row[0]
     for j in range(1, len(row)):
@@ -118,7 +127,7 @@ def _sum(row: Any) -> Any:
     return total
 
 
-@kernel
+@part
 def _forward(log_emission: Any, potential: Any, inverse: Any, alpha: Any, emission: Any, out: Any) -> Any:
     """alpha of the next step into ``out`` and emission / scale; returns the largest log emission, taken out, and the scale."""
     labels = len(alpha)
@@ -137,13 +146,13 @@ def _forward(log_emission: Any, potential: Any, inverse: Any, alpha: Any, emissi
     return top, scale
 
 
-@kernel
+@part
 def _add_scaled(factor: Any, row: Any, out: Any) -> None:
     for j in range(len(out)):
         out[j] += factor * row[j]
 
 
-@kernel
+@part
 def _weigh(weight: Any, out: Any) -> Any:
     total = out.dtype.type(0)
     for j in range(len(out)):
@@ -152,7 +161,7 @@ def _weigh(weight: Any, out: Any) -> Any:
     return total
 
 
-@kernel
+@part
 def _marginals(alpha: Any, emission: Any, beta: Any, out: Any) -> Any:
     """The marginals of a step; beta becomes emission * beta / scale. Returns the sum of the old beta."""
     total, mass = beta.dtype.type(0), beta.dtype.type(0)
@@ -167,7 +176,7 @@ def _marginals(alpha: Any, emission: Any, beta: Any, out: Any) -> Any:
     return total
 
 
-@kernel
+@part
 def _backward(potential: Any, inverse: Any, beta: Any, out: Any) -> None:
     """beta of the step before, from emission * beta / scale."""
     labels = len(beta)
@@ -175,7 +184,7 @@ def _backward(potential: Any, inverse: Any, beta: Any, out: Any) -> None:
         out[i] = inverse[i] * _dot(potential[i * labels : (i + 1) * labels], beta)
 
 
-@kernel
+@part
 def _dot(row: Any, beta: Any) -> Any:
     total = row.dtype.type(0)
     for j in range(len(beta)):
@@ -183,7 +192,7 @@ def _dot(row: Any, beta: Any) -> Any:
     return total
 
 
-@kernel
+@part
 def _gradient(potential: Any, inverse: Any, alpha: Any, beta: Any, before: Any, logits: bool, out: Any) -> None:
     """The gradient of one step's transitions; ``out`` may be ``potential`` itself."""
     labels = len(beta)
@@ -195,13 +204,13 @@ def _gradient(potential: Any, inverse: Any, alpha: Any, beta: Any, before: Any, 
             _scale(alpha[i], beta, out[row])
 
 
-@kernel
+@part
 def _logit_gradient(factor: Any, potential: Any, beta: Any, before: Any, out: Any) -> None:
     for j in range(len(beta)):
         out[j] = factor * potential[j] * (beta[j] - before)
 
 
-@kernel
+@part
 def _scale(factor: Any, beta: Any, out: Any) -> None:
     for j in range(len(beta)):
         out[j] = factor * beta[j]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import intrinsic, lower_builtin, models, overload, register_model, type_callable
 
 WIDTH = 8
 _FLAGS = ("contract", "nsz")
@@ -103,23 +103,26 @@ def spread(typing: Any, array: Any, value: Any) -> Any:
     return Lanes(array.dtype)(array, value), build
 
 
-def _arithmetic(instruction: str) -> Callable[..., Any]:
-    @_primitive
-    def compute(typing: Any, a: Any, b: Any) -> Any:
-        lanes = a if isinstance(a, Lanes) else b
+def _register(operation: Any, instruction: str) -> None:
+    """Teach numba an operator between lanes, or lanes and a number."""
 
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            left, right = (_spread(context, builder, value, kind, lanes.dtype) for value, kind in zip(args, (a, b), strict=True))
-            return getattr(builder, instruction)(left, right, flags=_FLAGS)
+    def typed(context: Any) -> Any:
+        def kind(a: Any, b: Any) -> Any:
+            if isinstance(a, Lanes) or isinstance(b, Lanes):
+                return a if isinstance(a, Lanes) else b
+            return None
 
-        return lanes(a, b), build
+        return kind
 
-    def typed(a: Any, b: Any) -> Any:
-        if isinstance(a, Lanes) or isinstance(b, Lanes):
-            return lambda a, b: compute(a, b)
-        return None
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        dtype = signature.return_type.dtype
+        pairs = zip(args, signature.args, strict=True)
+        left, right = (_spread(context, builder, value, kind, dtype) for value, kind in pairs)
+        return getattr(builder, instruction)(left, right, flags=_FLAGS)
 
-    return typed
+    type_callable(operation)(typed)
+    for a, b in ((Lanes, Lanes), (Lanes, types.Number), (types.Number, Lanes)):
+        lower_builtin(operation, a, b)(build)
 
 
 for _operation, _instruction in (
@@ -128,7 +131,7 @@ for _operation, _instruction in (
     (operator.mul, "fmul"),
     (operator.truediv, "fdiv"),
 ):
-    overload(_operation, strict=False)(_arithmetic(_instruction))
+    _register(_operation, _instruction)
 
 
 @_primitive
@@ -141,27 +144,19 @@ def larger(typing: Any, a: Any, b: Any) -> Any:
     return a(a, b), build
 
 
-def where_below(x: Any, limit: Any, then: Any, otherwise: Any) -> Any:
-    """``then`` where x < limit, else (and for NaN) ``otherwise``; for numbers and lanes."""
-    raise NotImplementedError  # only for compiled code
-
-
 @_primitive
-def _where_below(typing: Any, x: Any, limit: Any, then: Any, otherwise: Any) -> Any:
+def where_below(typing: Any, x: Any, limit: Any, then: Any, otherwise: Any) -> Any:
+    """``then`` where x < limit, else (and for NaN) ``otherwise``; for numbers and lanes."""
     kinds = (x, limit, then, otherwise)
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        left, right, yes, no = (_spread(context, builder, value, kind, x.dtype) for value, kind in zip(args, kinds, strict=True))
-        return builder.select(builder.fcmp_ordered("<", left, right), yes, no)
+        if isinstance(x, Lanes):
+            values = [_spread(context, builder, arg, kind, x.dtype) for arg, kind in zip(args, kinds, strict=True)]
+        else:
+            values = [context.cast(builder, arg, kind, x) for arg, kind in zip(args, kinds, strict=True)]
+        return builder.select(builder.fcmp_ordered("<", values[0], values[1]), values[2], values[3])
 
     return x(*kinds), build
-
-
-@overload(where_below, strict=False)
-def _where_below_typed(x: Any, limit: Any, then: Any, otherwise: Any) -> Any:
-    if isinstance(x, Lanes):
-        return lambda x, limit, then, otherwise: _where_below(x, limit, then, otherwise)
-    return lambda x, limit, then, otherwise: then if x < limit else otherwise
 
 
 @_primitive
@@ -299,25 +294,44 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
 
 @_inlined
 def gather(source: Any, starts: Any, width: int, target: Any, at: int) -> None:
-    """target[at + 8 k + d] = source[starts[d] * width + k] for k < width: one row of each of eight documents, lane by lane."""
+    """target[at + 8 k + d] = source[starts[d] * width + k] for k < width: a row of each of eight documents, lane by lane.
+
+    Less than eight vectors behind the last one may be overwritten; ``target`` has to have room for them.
+    """
+    if width < WIDTH:
+        for d in range(WIDTH):
+            if (starts[d] + 1) * width + WIDTH > len(source):
+                _gather_singly(source, starts, width, target, at)
+                return
+        _transpose_in(source, starts, width, 0, target, at)
+        return
     k = 0
     while k + WIDTH <= width:
         _transpose_in(source, starts, width, k, target, at + WIDTH * k)
         k += WIDTH
-    while k < width:
+    if k < width:
+        # once more, overlapping: eight scalar stores would hold up the vector that is loaded from them
+        _transpose_in(source, starts, width, width - WIDTH, target, at + WIDTH * (width - WIDTH))
+
+
+@_inlined
+def _gather_singly(source: Any, starts: Any, width: int, target: Any, at: int) -> None:
+    for k in range(width):
         for d in range(WIDTH):
             target[at + WIDTH * k + d] = source[starts[d] * width + k]
-        k += 1
 
 
 @_inlined
 def scatter(source: Any, at: int, width: int, target: Any, starts: Any) -> None:
     """The way back: target[starts[d] * width + k] = source[at + 8 k + d] for k < width."""
+    if width < WIDTH:
+        for k in range(width):
+            for d in range(WIDTH):
+                target[starts[d] * width + k] = source[at + WIDTH * k + d]
+        return
     k = 0
     while k + WIDTH <= width:
         _transpose_out(source, at + WIDTH * k, target, starts, width, k)
         k += WIDTH
-    while k < width:
-        for d in range(WIDTH):
-            target[starts[d] * width + k] = source[at + WIDTH * k + d]
-        k += 1
+    if k < width:
+        _transpose_out(source, at + WIDTH * (width - WIDTH), target, starts, width, width - WIDTH)

@@ -4,9 +4,18 @@ import pytest
 import torch
 
 from pyro_chmm import chain
+from pyro_chmm.chain import cpu
 from tests.chain.cases import INF, MANY, RAGGED, Case, brute_log_evidence, close, cotangent, gradients, make_case
 
 BACKENDS = ("reference", "cpu")
+
+
+@pytest.fixture(params=["groups", "rows"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two forward-backward kernels, whichever would be chosen."""
+    name: str = request.param
+    monkeypatch.setattr(cpu, "_groups_pay", lambda lengths, labels: name == "groups")
+    return name
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -44,27 +53,27 @@ def test_forbidden_transitions_and_impossible_documents(backend: str, logits: bo
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("lengths", [RAGGED, MANY])
-@pytest.mark.parametrize("labels", [1, 3, 5, 9, 16, 17, 33, 37])
+@pytest.mark.parametrize("labels", [1, 3, 5, 9, 33, 37])
 @pytest.mark.parametrize("forbid", [False, True])
-def test_kernels_equal_the_reference(dtype: torch.dtype, lengths: tuple[int, ...], labels: int, forbid: bool) -> None:
+def test_kernels_equal_the_reference(kernel: str, dtype: torch.dtype, lengths: tuple[int, ...], labels: int, forbid: bool) -> None:
     for logits in (True, False):
         case = make_case(lengths, labels, forbid=forbid)
         case = (case if logits else case.probabilities()).to(dtype).requiring_grad()
         _compare(case, 1e-10 if dtype == torch.float64 else 5e-6)
 
 
-def test_most_labels() -> None:
+def test_most_labels(kernel: str) -> None:
     _compare(make_case((2, 1, 3), 128).to(torch.float32).requiring_grad(), 5e-6)
 
 
-@pytest.mark.parametrize("documents", [15, 16, 17, 24])
+@pytest.mark.parametrize("documents", [1, 7, 8, 9, 24])
 def test_groups_of_eight_filled_and_not(documents: int) -> None:
     lengths = tuple(1 + (7 * m) % 11 for m in range(documents))
     _compare(make_case(lengths, 4).requiring_grad(), 1e-10)
 
 
 @pytest.mark.parametrize(("documents", "labels"), [(16, 9), (1, 5), (2, 37)])
-def test_steps_that_are_not_kept_are_computed_again(documents: int, labels: int) -> None:
+def test_steps_that_are_not_kept_are_computed_again(kernel: str, documents: int, labels: int) -> None:
     case = make_case((60,) * documents, labels).requiring_grad()
     _compare(case, 1e-9)
     without = chain.marginals(*case.inputs, backend="cpu")
@@ -72,7 +81,7 @@ def test_steps_that_are_not_kept_are_computed_again(documents: int, labels: int)
 
 
 @pytest.mark.parametrize("labels", [3, 9, 37])
-def test_ten_thousand_tokens_in_float32(labels: int) -> None:
+def test_ten_thousand_tokens_in_float32(kernel: str, labels: int) -> None:
     case = make_case((10_000, 1), labels)
     single = case.to(torch.float32).requiring_grad()
     # the same numbers that float32 sees
@@ -109,7 +118,7 @@ def test_hundred_thousand_tokens() -> None:
 
 @pytest.mark.parametrize("lengths", [(40,), (40,) * 16])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_what_scaled_probabilities_cannot_hold_is_still_exact(lengths: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_what_scaled_probabilities_cannot_hold_is_still_exact(kernel: str, lengths: tuple[int, ...], dtype: torch.dtype) -> None:
     """The likelier label cannot be reached, by a margin beyond the range of the dtype; the other one decides."""
     case = make_case(lengths, 3)
     case.transition[:, :, 0] = -INF
@@ -121,7 +130,7 @@ def test_what_scaled_probabilities_cannot_hold_is_still_exact(lengths: tuple[int
 
 
 @pytest.mark.parametrize("lengths", [RAGGED, MANY])
-def test_large_logits(lengths: tuple[int, ...]) -> None:
+def test_large_logits(kernel: str, lengths: tuple[int, ...]) -> None:
     case = make_case(lengths, 4, spread=60.0)
     case.transition[::2] += 500.0
     case.transition[1::3] -= 500.0

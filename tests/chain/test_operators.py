@@ -126,9 +126,9 @@ def test_compiled_graph_gives_the_same() -> None:
         assert torch.equal(got, want)
 
 
-@pytest.mark.parametrize("labels", [3, 20])
-def test_same_bits_from_run_to_run_and_for_any_number_of_threads(labels: int) -> None:
-    case = make_case(MANY * 4, labels).to(torch.float32).requiring_grad()
+@pytest.mark.parametrize(("lengths", "labels"), [(MANY * 4, 3), (MANY * 4, 20), ((2000, 1, 3000), 3)])
+def test_same_bits_from_run_to_run_and_for_any_number_of_threads(lengths: tuple[int, ...], labels: int) -> None:
+    case = make_case(lengths, labels).to(torch.float32).requiring_grad()
     weights = cotangent(case)
     threads = torch.get_num_threads()
     results = []
