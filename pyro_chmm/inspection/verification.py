@@ -244,7 +244,7 @@ class _Path:
     @torch.no_grad()
     def enumerated_marginals(self) -> Tensor:
         """p(z_t | x) ``(N, L)`` by TraceEnum_ELBO."""
-        elbo: Any = TraceEnum_ELBO(max_plate_nesting=1)  # type: ignore[no-untyped-call]
+        elbo: Any = TraceEnum_ELBO(max_plate_nesting=1)
         sites = elbo.compute_marginals(self._given_emission(), lambda batch: None, self.batch)
         documents, longest = self.batch.num_documents, int(self.batch.lengths.max())
         by_position = [sites[f"z_{t + 1}"].probs.expand(documents, -1) for t in range(longest)]
