@@ -79,9 +79,9 @@ def log_evidence(
 
     The gradients are computed along with the value, if any input requires them. An empty document has log evidence 0.
     """
-    name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
+    check_chain(initial, transition, log_emission, offsets, logits=logits, check=check)
     wanted = _wanted(initial, transition, log_emission)
-    result: tuple[Tensor, ...] = chain_log_evidence(initial, transition, log_emission, offsets, logits, name, *wanted)
+    result: tuple[Tensor, ...] = chain_log_evidence(initial, transition, log_emission, offsets, logits, backend, *wanted)
     return result[0]
 
 
@@ -100,9 +100,9 @@ def entropy(
     H = log Z - sum of marginals times log potentials. Its gradient is the Hessian of log Z times the log potentials (with a minus),
     computed by forward-mode tangents. Transitions of probability 0 get gradient 0. An impossible document has entropy 0.
     """
-    name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
+    check_chain(initial, transition, log_emission, offsets, logits=logits, check=check)
     wanted = _wanted(initial, transition, log_emission)
-    result: tuple[Tensor, ...] = chain_objective(initial, transition, log_emission, offsets, logits, name, *wanted, 0.0, 1.0)
+    result: tuple[Tensor, ...] = chain_objective(initial, transition, log_emission, offsets, logits, backend, *wanted, 0.0, 1.0)
     return result[0]
 
 
@@ -126,10 +126,10 @@ def sharpened_evidence(
         with torch.no_grad():
             posterior = entropy(initial, transition, log_emission, offsets, logits=logits, backend=backend)
         return SharpenedEvidence(evidence, evidence.detach(), posterior)
-    name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
+    check_chain(initial, transition, log_emission, offsets, logits=logits, check=check)
     wanted = _wanted(initial, transition, log_emission)
     value, evidence, posterior, *_ = chain_objective(
-        initial, transition, log_emission, offsets, logits, name, *wanted, 1.0, -float(sharpening)
+        initial, transition, log_emission, offsets, logits, backend, *wanted, 1.0, -float(sharpening)
     )
     return SharpenedEvidence(value, evidence.detach(), posterior.detach())
 
@@ -147,11 +147,11 @@ def marginals(
     check: bool = False,
 ) -> Marginals:
     """Posterior marginals of the labels and, with ``transitions=True``, of pairs of neighbouring labels. Not differentiable."""
-    name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
+    check_chain(initial, transition, log_emission, offsets, logits=logits, check=check)
     if transitions and logits:
         dead = (transition == -torch.inf).all(-1, keepdim=True)
         transition, logits = transition.softmax(-1).masked_fill_(dead, 0.0), False
-    evidence, _, pairs, state = chain_log_evidence(initial, transition, log_emission, offsets, logits, name, True, transitions)
+    evidence, _, pairs, state = chain_log_evidence(initial, transition, log_emission, offsets, logits, backend, True, transitions)
     # the gradient to a probability is the pair's marginal without that probability
     return Marginals(state, pairs.mul_(transition) if transitions else None, evidence)
 
@@ -168,8 +168,8 @@ def viterbi(
     check: bool = False,
 ) -> ViterbiPath:
     """The most probable path z_0..z_T of each document; z_0 is maximised over but not returned. Ties go to the lowest label."""
-    name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
-    run = backends.function(name, "viterbi")
+    check_chain(initial, transition, log_emission, offsets, logits=logits, check=check)
+    run = backends.function(backend, "viterbi", log_emission.device)
     labels, score = run(*_contiguous(initial, transition, log_emission, offsets), logits=logits)
     check_number(score, (initial, transition, log_emission, offsets), logits=logits)
     return ViterbiPath(labels, score)
@@ -190,14 +190,14 @@ def sample(
 ) -> Tensor:
     """Independent draws of z_1..z_T from the posterior, (draws, N) int64, by forward filtering and backward sampling.
 
-    One uniform number per draw and token comes from ``generator`` (on the tensors' device). Impossible documents are filled with -1.
+    One uniform number a draw and token comes from ``generator`` (on the tensors' device). Impossible documents are filled with -1.
     """
-    name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
+    check_chain(initial, transition, log_emission, offsets, logits=logits, check=check)
     # raises for what is not a number, which the draws would hide
-    log_evidence(initial, transition, log_emission, offsets, logits=logits, backend=name)
+    log_evidence(initial, transition, log_emission, offsets, logits=logits, backend=backend)
     shape = (draws, len(log_emission))
     uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=log_emission.device)
-    run = backends.function(name, "sample")
+    run = backends.function(backend, "sample", log_emission.device)
     labels: Tensor = run(*_contiguous(initial, transition, log_emission, offsets), logits=logits, uniforms=uniforms)
     return labels
 
@@ -214,26 +214,13 @@ def impossible_step(
     check: bool = False,
 ) -> list[ImpossibleStep]:
     """For each document whose log evidence is -inf: the document and the first token that no path survives."""
-    name = _prepare(initial, transition, log_emission, offsets, logits, backend, check)
-    evidence = log_evidence(initial, transition, log_emission, offsets, logits=logits, backend=name)
+    check_chain(initial, transition, log_emission, offsets, logits=logits, check=check)
+    evidence = log_evidence(initial, transition, log_emission, offsets, logits=logits, backend=backend)
     if not bool((evidence == -torch.inf).any()):
         return []
-    run = backends.function(name, "impossible_step")
+    run = backends.function(backend, "impossible_step", log_emission.device)
     steps = run(*_contiguous(initial, transition, log_emission, offsets), logits=logits).tolist()
     return [ImpossibleStep(document, token) for document, token in enumerate(steps) if token >= 0]
-
-
-def _prepare(
-    initial: Tensor,
-    transition: Tensor,
-    log_emission: Tensor,
-    offsets: Tensor,
-    logits: bool,
-    backend: str,
-    check: bool,
-) -> str:
-    check_chain(initial, transition, log_emission, offsets, logits=logits, check=check)
-    return backends.resolve(backend, log_emission.device)
 
 
 def _wanted(initial: Tensor, transition: Tensor, log_emission: Tensor) -> tuple[bool, bool]:

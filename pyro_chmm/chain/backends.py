@@ -27,7 +27,7 @@ Rules that every backend keeps:
   posterior marginal of the label. The gradient of ``initial`` is kept per document, (B, L): the cotangent differs per document.
 * A document of length 0 has log evidence 0, entropy 0 and gradient 0.
 * An impossible document has log evidence -inf, entropy 0, gradient 0 and, in ``viterbi`` and ``sample``, label -1.
-* NaN, +inf, or a row of only -inf logits that a possible path reaches: the log evidence is NaN, or :class:`~pyro_chmm.errors.ChainError`.
+* NaN, +inf, or a row of only -inf logits that a possible path reaches: the log evidence is NaN, or a ChainError is raised.
   The public functions turn a NaN log evidence into a ChainError that names the culprit, so no NaN is handed out.
 * Ties in ``viterbi`` go to the lowest label. Results do not change from run to run.
 """
@@ -114,6 +114,6 @@ def _load(name: str) -> ModuleType:
     return module
 
 
-def function(backend: str, name: str) -> Any:
-    """The function ``name`` of a resolved backend, or the reference's where the backend has none of its own."""
-    return getattr(_load(backend), name, None) or getattr(_load("reference"), name)
+def function(backend: str, name: str, device: torch.device) -> Any:
+    """The function ``name`` of the backend for tensors of ``device``, or the reference's where the backend has none of its own."""
+    return getattr(_load(resolve(backend, device)), name, None) or getattr(_load("reference"), name)

@@ -10,8 +10,8 @@ from pyro_chmm.chain.compiled import run_parallel
 from pyro_chmm.chain.lanes import WIDTH
 
 MOST_STRAIN = 1e24
-"""Largest sum over the steps of sum(beta) / scale at which scaled probabilities are trusted. What underflows to 0 (below 1e-37) can weigh
-no more than that times this in any marginal: 1e-13. Documents beyond it are done again in log space."""
+"""Largest sum over the steps of sum(beta) / scale at which scaled probabilities are trusted. What underflows to 0 (below 1e-37) can
+weigh no more than that times this in any marginal: 1e-13. Documents beyond it are done again in log space."""
 
 _MOST_GROUP_LABELS = 16
 _LEAST_GROUP_DOCUMENTS = 2 * WIDTH
@@ -40,8 +40,7 @@ def forward_backward(
     strain = initial.new_zeros(documents)
     outputs = [evidence, initial_gradient, transition_gradient, marginals, strain]
     inputs = [initial, transition, log_emission, offsets]
-    bounds = offsets.numpy()
-    lengths = np.diff(bounds)
+    lengths = np.diff(offsets.numpy())
     if _groups_pay(lengths, labels):
         _in_groups(inputs, lengths, logits, transitions, outputs)
     else:
@@ -201,11 +200,12 @@ def _groups_pay(lengths: np.ndarray, labels: int) -> bool:
 
 
 def _in_groups(inputs: list[Tensor], lengths: np.ndarray, logits: bool, transitions: bool, outputs: list[Tensor]) -> None:
-    flat_in = [part.reshape(-1).numpy() for part in inputs]
-    flat_out = [part.reshape(-1).numpy() for part in outputs]
+    flat_in = [part.numpy().reshape(-1) for part in inputs]
+    flat_out = [part.numpy().reshape(-1) for part in outputs]
     members = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
-    # the last group is filled up with its last document; its lanes all write the same
-    members = np.concatenate([members, np.repeat(members[-1:], -len(members) % WIDTH)])
+    if len(members) % WIDTH:
+        # the last group is filled up with its last document; its lanes all write the same
+        members = np.concatenate([members, np.repeat(members[-1:], -len(members) % WIDTH)])
     labels = len(inputs[0])
     like = inputs[0]
     longest = lengths[members[::WIDTH]]

@@ -1,9 +1,9 @@
 """Log evidence, entropy and gradients in log space and float64: always right, and an order of magnitude slower than cpu_groups.
 
-It computes the entropy, and it does again what scaled probabilities cannot represent. With theta = log potential and M = E[total | x],
-the expected sum of all theta on the path, H = log Z - M. The gradient of H to theta_t[i, j] is minus the posterior covariance of that
-sum with the pair's indicator: -mu_t[i, j] (past[i] + theta_t[i, j] + future[j] - M), where past and future are the expected sums before and
-behind the pair given its labels. They obey the recursions of alpha and beta.
+It computes the entropy, and it does again what scaled probabilities cannot represent. With theta = log potential and M the
+expected sum of all theta on the path given x, H = log Z - M. The gradient of H to theta_t[i, j] is minus the posterior covariance
+of that sum with the pair's indicator: -mu_t[i, j] (past[i] + theta_t[i, j] + future[j] - M), where past and future are the expected
+sums before and behind the pair given its labels. They obey the recursions of alpha and beta.
 """
 
 from typing import Any

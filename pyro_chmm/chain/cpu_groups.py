@@ -1,8 +1,8 @@
 """Forward-backward for eight documents at once, one in each lane of a vector: for batches of documents with few labels.
 
-Everything below is about one step of eight documents. ``x[k]`` of document d stands at ``8 * k + d``, so all arithmetic is between whole
-vectors, and none of it mixes documents. Documents of a group have about the same length; one that has ended repeats its last token
-with its state frozen, and on the way back its first writes are overwritten by the true ones.
+Everything below is about one step of eight documents. ``x[k]`` of document d stands at ``8 * k + d``, so all arithmetic is between
+whole vectors, and none of it mixes documents. Documents of a group have about the same length; one that has ended repeats its last
+token with its state frozen, and on the way back its first writes are overwritten by the true ones.
 """
 
 from typing import Any
@@ -38,8 +38,8 @@ def forward_backward(
     """Groups ``first`` to ``last`` of ``documents`` (eight each, none empty): fills everything from ``evidence`` to ``strain``.
 
     Arrays are flat. Work space: ``potentials`` holds the transition probabilities of the last ``slots`` steps (earlier ones are
-    computed again on the way back), ``alpha``, ``emission`` and ``scales`` something for every step. ``strain`` (B) is how close the
-    scaled probabilities came to the end of their range: see :data:`pyro_chmm.chain.cpu.MOST_STRAIN`.
+    computed again on the way back), ``alpha``, ``emission`` and ``scales`` something for every step. ``strain`` (B) is how close
+    the scaled probabilities came to the end of their range: see :data:`pyro_chmm.chain.cpu.MOST_STRAIN`.
     """
     labels = len(initial)
     square = labels * labels

@@ -1,4 +1,4 @@
-"""Paths through a document: the most probable one, draws from the posterior, and the step at which none is left. Float64, log space."""
+"""Paths through a document: the most probable one, draws from the posterior, the step at which none is left. Float64, log space."""
 
 from typing import Any
 

@@ -38,8 +38,8 @@ def forward_backward(
 ) -> None:
     """Documents ``first`` to ``last``: fills everything from ``evidence`` to ``strain``, whose meaning is that of cpu_groups.
 
-    ``transition`` and ``transition_gradient`` are (N, L * L). The exponentials of logits are kept in ``transition_gradient`` between the
-    two sweeps; without it (``transitions`` false) in ``potentials``, ``block`` tokens at a time, computed again on the way back.
+    ``transition`` and ``transition_gradient`` are (N, L * L). The exponentials of logits are kept in ``transition_gradient``
+    between the two sweeps; without it (``transitions`` false) in ``potentials``, ``block`` tokens at a time, and computed again.
     """
     labels = len(initial)
     for document in range(first, last):

@@ -20,7 +20,7 @@ def emission_evidence(
 ) -> Tensor:
     """out[n, l] = sum over k of weight[n, k] * log_emission[doc(n), k, l, weak_labels[n, k]], over the LFs that did not abstain.
 
-    * ``log_emission`` (B, K, L, L): log probability that LF k says the observed label (last axis) where the label is l; float32 or float64
+    * ``log_emission`` (B, K, L, L): log probability that LF k says the observed label (last axis) where the label is l
     * ``weak_labels`` (N, K): signed integers, -1 where the LF abstained
     * ``weight`` (N, K) or None (all 1), of the dtype of ``log_emission``; 0 silences an LF, even one whose log emission is -inf
     * ``offsets`` (B + 1,) int64: the tokens of each document
@@ -29,8 +29,7 @@ def emission_evidence(
     Raises ChainError for shapes, dtypes, devices, offsets or label ids that do not fit.
     """
     check_emission(log_emission, weak_labels, weight, offsets)
-    name = backends.resolve(backend, log_emission.device)
-    result: Tensor = chain_emission_evidence(log_emission, weak_labels.to(torch.int16), weight, offsets, name)
+    result: Tensor = chain_emission_evidence(log_emission, weak_labels.to(torch.int16), weight, offsets, backend)
     return result
 
 
@@ -39,7 +38,7 @@ def chain_emission_evidence(
     log_emission: Tensor, weak_labels: Tensor, weight: Tensor | None, offsets: Tensor, backend: str
 ) -> Tensor:
     """The sum of eq. (10), (N, L)."""
-    run = backends.function(backend, "emission_evidence")
+    run = backends.function(backend, "emission_evidence", log_emission.device)
     result: Tensor = run(*_plain(log_emission, weak_labels, weight, offsets))
     return result
 
@@ -55,7 +54,7 @@ def chain_emission_evidence_backward(
     weight_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
     """Gradients to the log emission and to the weight (empty where not asked for)."""
-    run = backends.function(backend, "emission_evidence_backward")
+    run = backends.function(backend, "emission_evidence_backward", log_emission.device)
     inputs = _plain(log_emission, weak_labels, weight, offsets)
     first, second = run(cotangent.detach().contiguous(), *inputs, weight_gradient=weight_gradient)
     return first, log_emission.new_empty(0) if second is None else second

@@ -122,7 +122,7 @@ def _register(operation: Any, instruction: str) -> None:
 
     type_callable(operation)(typed)
     for a, b in ((Lanes, Lanes), (Lanes, types.Number), (types.Number, Lanes)):
-        lower_builtin(operation, a, b)(build)
+        lower_builtin(operation, a, b)(build)  # type: ignore[no-untyped-call]
 
 
 for _operation, _instruction in (

@@ -10,6 +10,7 @@ For one document, with alpha_0 = log initial and beta_T = 0::
     log evidence   = logsumexp_j(alpha_T[j])
 """
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -118,7 +119,7 @@ def objective(
 
 
 def _scaled_inputs(transition: Tensor, log_emission: Tensor, logits: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Probabilities (T, L, L), emission divided by its maximum (T, L), the sum of those log maxima, and rows that cannot be used."""
+    """Probabilities (T, L, L), emission over its maximum (T, L), the sum of those log maxima, and rows that cannot be used."""
     transition, log_emission = transition.double(), log_emission.double()
     dead = (transition == -INF).all(-1) & logits
     probabilities = transition.softmax(-1).masked_fill(dead[..., None], 0.0) if logits else transition
@@ -248,7 +249,7 @@ def emission_evidence_backward(
 def _documents(offsets: Tensor) -> Iterator[tuple[int, slice]]:
     """Documents that are not empty, with their slice of the packed tokens."""
     bounds = offsets.tolist()
-    for document, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for document, (start, stop) in enumerate(itertools.pairwise(bounds)):
         if stop > start:
             yield document, slice(start, stop)
 

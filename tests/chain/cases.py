@@ -1,4 +1,4 @@
-"""Chains to test with, and the two oracles that need no dynamic program: all paths spelled out, and autograd through a plain loop."""
+"""Chains to test with, and the oracle that needs no dynamic program: all paths, spelled out."""
 
 import itertools
 from dataclasses import dataclass, replace

@@ -28,7 +28,7 @@ def test_automatic_choice_is_said_once(caplog: pytest.LogCaptureFixture) -> None
 
 def test_unknown_and_unfit_backends() -> None:
     case = make_case(MANY, 3)
-    with pytest.raises(ChainError, match="unknown chain backend 'gpu'; expected one of auto, reference, cpu, cuda"):
+    with pytest.raises(ChainError, match=r"unknown chain backend 'gpu'; expected one of auto, reference, cpu, cuda"):
         chain.log_evidence(*case.inputs, backend="gpu")
     with pytest.raises(ChainError, match=r"backend 'cuda' .* on device 'cpu'; move them with .to\('cuda'\)"):
         chain.log_evidence(*case.inputs, backend="cuda")
@@ -37,7 +37,7 @@ def test_unknown_and_unfit_backends() -> None:
 def test_a_backend_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     backends._load.cache_clear()
     monkeypatch.setitem(sys.modules, "pyro_chmm.chain.cpu", None)
-    with pytest.raises(ChainError, match="chain backend 'cpu' cannot be imported .*use backend='reference'"):
+    with pytest.raises(ChainError, match=r"chain backend 'cpu' cannot be imported .*use backend='reference'"):
         backends.resolve("cpu", torch.device("cpu"))
     backends._load.cache_clear()
 

@@ -14,8 +14,8 @@ BACKENDS = ("reference", "cpu")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("forbid", [False, True])
 def test_frequencies_equal_the_marginals(backend: str, forbid: bool) -> None:
-    """Hoeffding: each of fewer than 1,000 frequencies is off by more than ``margin`` with probability 1e-12, so a right sampler fails
-    once in a billion seeds."""
+    """Hoeffding: each of fewer than 1,000 frequencies is off by more than ``margin`` with probability 1e-12, so a right sampler
+    fails once in a billion seeds."""
     draws = 20_000
     margin = math.sqrt(math.log(2 / 1e-12) / (2 * draws))
     case = make_case((4, 3, 0, 6), 3, forbid=forbid)

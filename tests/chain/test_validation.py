@@ -85,7 +85,7 @@ def test_sums_are_checked_on_request() -> None:
     with pytest.raises(ChainError, match=r"transition\[4, 1\] sums to 2; .*pass logits=True"):
         chain.log_evidence(*case.inputs, logits=False, check=True)
     case.initial[0] += 1
-    with pytest.raises(ChainError, match="initial sums to 2; expected probabilities"):
+    with pytest.raises(ChainError, match="initial sums to 2; expected a sum of 1"):
         chain.viterbi(*case.inputs, check=True)
 
 
