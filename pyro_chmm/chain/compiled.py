@@ -6,11 +6,14 @@ call them at once or do not survive a fork; these do both.
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numba
+import platformdirs
 import torch
 
 _FLAGS = {"contract", "reassoc", "nsz"}
@@ -24,11 +27,28 @@ def kernel(function: Callable[..., Any]) -> Any:
 
     Sums may be reordered, which is what lets loops become vector instructions; NaN and infinity keep their meaning.
     """
+    with _user_cache():
+        try:
+            return numba.njit(function, cache=True, nogil=True, error_model="numpy", fastmath=_FLAGS)
+        except RuntimeError:
+            # numba's way of saying that neither __pycache__ nor the user's cache directory can be written
+            return numba.njit(function, nogil=True, error_model="numpy", fastmath=_FLAGS)
+
+
+@contextmanager
+def _user_cache() -> Iterator[None]:
+    """Keep compiled kernels in the user's cache folder, unless ``$NUMBA_CACHE_DIR`` names another.
+
+    Beside the source they would outlive an uninstalled package, and the folder they leave shadows an editable install.
+    """
+    settings: Any = numba.config
+    before = settings.CACHE_DIR
+    if not before:
+        settings.CACHE_DIR = str(Path(platformdirs.user_cache_dir("pyro-chmm")) / "numba")
     try:
-        return numba.njit(function, cache=True, nogil=True, error_model="numpy", fastmath=_FLAGS)
-    except RuntimeError:
-        # numba's way of saying that neither __pycache__ nor the user's cache directory can be written
-        return numba.njit(function, nogil=True, error_model="numpy", fastmath=_FLAGS)
+        yield
+    finally:
+        settings.CACHE_DIR = before
 
 
 def part(function: Callable[..., Any]) -> Any:
