@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyro
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
@@ -27,10 +26,17 @@ from pyro_chmm.data.encoder import EncoderSettings, Vectors, encode, resolve_enc
 from pyro_chmm.errors import DataError
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.config import SparseCHMMConfig
-from pyro_chmm.model.networks import Networks
 from pyro_chmm.model.priors import Amortized, AnyPrior, parse_prior
 from pyro_chmm.model.sparse_chmm import SparseCHMMModel
-from pyro_chmm.model.verification import TOLERANCE, loss_and_gradients, shortened
+from pyro_chmm.model.verification import (
+    TOLERANCE,
+    gradient_differences,
+    largest,
+    loss_and_gradients,
+    relative_difference,
+    shortened,
+    worst_parameter,
+)
 
 #: Documents are cut to so many tokens: enumeration of marginals takes time quadratic in the length.
 MAX_TOKENS = 24
@@ -100,23 +106,20 @@ def verify_fast_path(
     prior = Amortized() if prior is None else prior
     slow = _Path(model, prior, "enum", batch, seed)
     fast = _Path(copy.deepcopy(model).to(device), prior, "fast", batch.to(device), seed)
-    with pyro.settings.context(module_local_params=True):
-        fast.loss_and_gradients()  # compiles the kernels
-        slow_loss, slow_gradients = slow.loss_and_gradients()
-        fast_loss, fast_gradients = fast.loss_and_gradients()
-        marginals = fast.marginals() - slow.enumerated_marginals()
-        best_scores = fast.best_scores(), slow.enumerated_best_scores()
-        speedup = slow.seconds() / min(fast.seconds() for _ in range(3))
-    # a gradient that is 0 but for rounding, as that of weights on constant vectors, has no scale of its own
-    least = 1e-6 * max(map(_largest, slow_gradients.values()))
-    gradients = {name: _relative(fast_gradients[name], slow_gradients[name], least) for name in slow_gradients}
-    worst = max(gradients, key=lambda name: math.inf if math.isnan(gradients[name]) else gradients[name])
+    fast.loss_and_gradients()  # compiles the kernels
+    slow_loss, slow_gradients = slow.loss_and_gradients()
+    fast_loss, fast_gradients = fast.loss_and_gradients()
+    marginals = fast.marginals() - slow.enumerated_marginals()
+    best_scores = fast.best_scores(), slow.enumerated_best_scores()
+    speedup = slow.seconds() / min(fast.seconds() for _ in range(3))
+    gradients = gradient_differences(fast_gradients, slow_gradients)
+    worst = worst_parameter(gradients)
     return VerificationResult(
-        max_rel_loss=_relative(fast_loss, slow_loss),
+        max_rel_loss=relative_difference(fast_loss, slow_loss),
         max_rel_grad=gradients[worst],
         worst_parameter=worst,
-        max_abs_marginal=_largest(marginals),
-        max_rel_viterbi=_relative(*best_scores),
+        max_abs_marginal=largest(marginals),
+        max_rel_viterbi=relative_difference(*best_scores),
         tolerance=TOLERANCE,
         speedup=speedup,
         backend=resolve(model.config.backend, torch.device(device)),
@@ -134,14 +137,9 @@ def verify_corpus(
     """
     packed = PackedCorpus(corpus, vectors, config.o_weight_contested, config.o_weight_silent)
     batch = packed.batch(random_documents(corpus, documents, config.seed))
-    networks = Networks(
-        batch.token_vectors.shape[1],
-        batch.document_vectors.shape[1],
-        corpus.num_lfs,
-        len(corpus.label_set),
-        entity_level=config.reliability_level == "entity",
+    conditionals = Conditionals.build(
+        config, corpus.label_set, corpus.num_lfs, vectors.tokens.shape[1], vectors.documents.shape[1]
     )
-    conditionals = Conditionals(networks, config, torch.from_numpy(corpus.label_set.allowed_transitions.copy()))
     return verify_fast_path(
         conditionals,
         batch,
@@ -269,13 +267,3 @@ class _Path:
         emission = self.conditionals.emission_mean(self.batch.document_vectors)
         conditioned: Callable[[PackedBatch], None] = poutine.condition(model, data={"emission": emission})
         return conditioned
-
-
-def _relative(found: Tensor, expected: Tensor, least: float = 0.0) -> float:
-    """Largest difference, relative to the largest expected value, or to ``least`` if that is larger."""
-    return _largest(found - expected) / max(_largest(expected), least, 1e-12)
-
-
-def _largest(values: Tensor) -> float:
-    # amax, unlike Python's max, keeps a NaN
-    return float(values.abs().amax()) if values.numel() else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Self, cast
 
 import torch
 from pyro.distributions import Delta, Dirichlet, TorchDistribution
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pyro_chmm import chain
 from pyro_chmm.data.batching import PackedBatch
+from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.networks import Networks
 from pyro_chmm.model.reliability import (
@@ -46,6 +47,21 @@ class Conditionals(nn.Module):
         self.register_buffer("wxor", torch.zeros(lfs, labels, labels))
         self.register_buffer("observed_emission", torch.full((lfs, labels, labels), 1.0 / labels))
         self.register_buffer("allowed_transitions", allowed_transitions)
+
+    @classmethod
+    def build(
+        cls, config: SparseCHMMConfig, label_set: LabelSet, num_lfs: int, token_width: int, document_width: int
+    ) -> Self:
+        """An untrained model for some labels, LFs and vectors."""
+        networks = Networks(
+            token_width,
+            document_width,
+            num_lfs,
+            len(label_set),
+            entity_level=config.reliability_level == "entity",
+            shared_transition=config.shared_transition,
+        )
+        return cls(networks, config, torch.from_numpy(label_set.allowed_transitions.copy()))
 
     def transition_logits(self, token_vectors: Tensor) -> Tensor:
         """``(N, width) -> (N, L, L)`` (from, to), section 3.1."""

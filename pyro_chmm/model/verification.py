@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass, replace
 
 import pyro
@@ -30,8 +31,8 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether both lie within the tolerance."""
-        return max(self.loss, self.gradient) <= TOLERANCE
+        """Whether both lie within the tolerance; a NaN does not."""
+        return self.loss <= TOLERANCE and self.gradient <= TOLERANCE
 
 
 def loss_and_gradients(
@@ -63,16 +64,37 @@ def compare(conditionals: Conditionals, prior: AnyPrior, batch: PackedBatch) -> 
     double_batch = batch.to(batch.offsets.device, torch.float64)
     fast, fast_gradients = loss_and_gradients(double, prior, double_batch, "fast")
     slow, slow_gradients = loss_and_gradients(double, prior, double_batch, "enum")
-    # relative to the parameter's own gradient, unless that is nothing beside the others' (rounding alone)
-    floor = 1e-6 * max((float(gradient.norm()) for gradient in slow_gradients.values()), default=0.0) + 1e-12
-    gradient = max(
-        (
-            float((fast_gradients[name] - expected).norm() / expected.norm().clamp(min=floor))
-            for name, expected in slow_gradients.items()
-        ),
-        default=0.0,
-    )
-    return Comparison(float((fast - slow).abs() / slow.abs().clamp(min=1e-12)), gradient)
+    differences = gradient_differences(fast_gradients, slow_gradients)
+    return Comparison(relative_difference(fast, slow), max(differences.values(), key=_nan_first, default=0.0))
+
+
+def gradient_differences(found: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, float]:
+    """Largest difference of each parameter's gradient, relative to that gradient's largest entry.
+
+    A gradient that is 0 but for rounding, as that of weights on constant vectors, has no scale of its own: it is compared with a
+    millionth of the largest entry of all.
+    """
+    least = 1e-6 * max((largest(gradient) for gradient in expected.values()), default=0.0)
+    return {name: relative_difference(found[name], expected[name], least) for name in expected}
+
+
+def worst_parameter(differences: dict[str, float]) -> str:
+    """The parameter with the largest difference; a NaN is larger than any number."""
+    return max(differences, key=lambda name: _nan_first(differences[name]))
+
+
+def relative_difference(found: Tensor, expected: Tensor, least: float = 0.0) -> float:
+    """Largest difference, relative to the largest expected value, or to ``least`` if that is larger; NaN if there is one."""
+    return largest(found - expected) / max(largest(expected), least, 1e-12)
+
+
+def largest(values: Tensor) -> float:
+    """Largest absolute value, 0 of none; unlike with Python's max, a NaN is kept."""
+    return float(values.abs().amax()) if values.numel() else 0.0
+
+
+def _nan_first(difference: float) -> float:
+    return math.inf if math.isnan(difference) else difference
 
 
 def shortened(batch: PackedBatch, documents: int, tokens: int) -> PackedBatch:

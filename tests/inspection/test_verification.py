@@ -156,3 +156,14 @@ def test_a_corpus_without_tokens() -> None:
     corpus = ragged_corpus().select_documents([1])
     with pytest.raises(DataError, match="no token"):
         verify_corpus(corpus, random_vectors(corpus), replace(SparseCHMMConfig(), encoder="none"))
+
+
+@pytest.mark.parametrize(("settings", "rows"), [({}, 5), ({"shared_transition": False}, 25)])
+def test_the_model_compared_is_the_one_that_is_trained(
+    settings: dict[str, bool], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    real = verification.perturbed
+    monkeypatch.setattr(verification, "perturbed", lambda model, seed: seen.append(model) or real(model, seed))
+    assert verified(**settings).ok
+    assert seen[0].networks.transition.weight.shape == (rows, 4)

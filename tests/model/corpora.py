@@ -15,7 +15,6 @@ from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.config import SparseCHMMConfig
-from pyro_chmm.model.networks import Networks
 from pyro_chmm.model.priors import Amortized
 from pyro_chmm.model.training import Selection, Trainer
 
@@ -76,9 +75,7 @@ def make_trainer(
     packed = packed or make_packed(make_corpus())
     corpus = packed.corpus
     config = SparseCHMMConfig.from_dict({**SHORT, **hyperparameters})
-    labels = len(corpus.label_set)
-    networks = Networks(WIDTH, WIDTH, corpus.num_lfs, labels, config.reliability_level == "entity", config.shared_transition)
-    conditionals = Conditionals(networks, config, torch.from_numpy(corpus.label_set.allowed_transitions.copy()))
+    conditionals = Conditionals.build(config, corpus.label_set, corpus.num_lfs, WIDTH, WIDTH)
     script = select or Script()
     return Trainer(conditionals, Amortized(), packed, extra, MajorityVote().predict_ids(corpus), script)
 

@@ -14,11 +14,18 @@ from pyro.infer import Trace_ELBO
 from torch import Tensor
 
 from pyro_chmm.data.batching import PackedBatch
-from pyro_chmm.errors import ConfigError
+from pyro_chmm.errors import ConfigError, TrainingError
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.priors import Amortized, AnyPrior, Diagonal, Empirical, Symmetric
 from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel, WeakLabels
-from pyro_chmm.model.verification import compare, loss_and_gradients
+from pyro_chmm.model.verification import (
+    Comparison,
+    compare,
+    gradient_differences,
+    loss_and_gradients,
+    refuse_mismatch,
+    worst_parameter,
+)
 
 RAGGED = [5, 1, 3, 1, 8]
 
@@ -205,3 +212,35 @@ def test_weak_labels_are_drawn_with_their_probabilities() -> None:
 def test_marginalize_takes_two_values(conditionals_of: Callable[..., Conditionals]) -> None:
     with pytest.raises(ConfigError, match="fast or enum"):
         SparseCHMMModel(conditionals_of(2, 3), Amortized(), marginalize="em")
+
+
+@pytest.mark.parametrize(("loss", "gradient"), [(float("nan"), 0.0), (0.0, float("nan")), (2e-5, 0.0), (0.0, 2e-5)])
+def test_a_nan_is_a_mismatch(loss: float, gradient: float) -> None:
+    assert not Comparison(loss, gradient).ok
+    assert Comparison(1e-6, 1e-6).ok
+
+
+def test_gradients_are_compared_by_their_own_scale_and_a_nan_is_the_worst() -> None:
+    expected = {"large": torch.tensor([100.0, 1.0]), "small": torch.tensor([0.1]), "rounding": torch.tensor([1e-20])}
+    found = {"large": torch.tensor([101.0, 1.0]), "small": torch.tensor([0.2]), "rounding": torch.tensor([-1e-20])}
+    differences = gradient_differences(found, expected)
+    assert differences == pytest.approx({"large": 0.01, "small": 1.0, "rounding": 0.0})
+    assert worst_parameter(differences) == "small"
+    assert worst_parameter({**differences, "broken": float("nan")}) == "broken"
+
+
+def test_a_wrong_fast_path_is_refused(
+    batch_of: Callable[..., PackedBatch], conditionals_of: Callable[..., Conditionals], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of one parameter turns NaN on the fast path alone."""
+    conditionals = conditionals_of(2, 3)
+    real = Conditionals.log_emission_evidence
+
+    def broken(self: Conditionals, emission: Tensor, batch: PackedBatch) -> Tensor:
+        evidence = real(self, emission, batch)
+        evidence.register_hook(lambda gradient: gradient * float("nan"))  # type: ignore[no-untyped-call]
+        return evidence
+
+    monkeypatch.setattr(Conditionals, "log_emission_evidence", broken)
+    with pytest.raises(TrainingError, match="differs from TraceEnum_ELBO on the first batch"):
+        refuse_mismatch(conditionals, Amortized(), batch_of(RAGGED, 2, 3))
