@@ -175,6 +175,14 @@ class Corpus:
         columns = self.weak_labels[:, [places[name] for name in names]]
         return replace(self, lf_names=names, weak_labels=columns, report=self.report.only(names))
 
+    def relabeled(self, label_set: LabelSet) -> Corpus:
+        """The corpus with the ids of another label set; :class:`DataError` where that lacks one of its entity types."""
+        if label_set == self.label_set:
+            return self
+        table = np.array([*(label_set.id(name) for name in self.label_set.names), ABSTAIN], np.int16)  # -1 reaches the last
+        gold = None if self.gold is None else table[self.gold]
+        return replace(self, label_set=label_set, weak_labels=table[self.weak_labels], gold=gold)
+
     def select_documents(self, indices: Sequence[int] | NDArray[np.integer]) -> Corpus:
         """Some documents only, in the order given; :class:`DataError` for one that is not there."""
         chosen = np.asarray(indices, np.int64).reshape(-1)

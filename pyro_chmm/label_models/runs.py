@@ -10,20 +10,18 @@ import platform
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from pyro_chmm._version import __version__
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
 from pyro_chmm.data.datasets import load_dataset
 from pyro_chmm.data.formats.jsonl import write_predictions
-from pyro_chmm.data.labels import ABSTAIN
 from pyro_chmm.data.scoring import Score, score, score_by_type
 from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models.best_consensus import best_consensus
@@ -46,7 +44,7 @@ HISTORY_COLUMNS = (
     "valid_recall",
     "seconds",
 )
-_PACKAGES = ("torch", "pyro-ppl", "numba", "numpy", "transformers", "safetensors", "seqeval")
+_PACKAGES = ("torch", "pyro-ppl", "numba", "numpy", "transformers", "safetensors")
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def predict(
     splits = load_dataset(data, data_root=data_root, lfs="all")
     if split is None and len(splits.splits) != 1:
         raise DataError(f"{splits.name} has the splits {', '.join(splits.splits)}; choose one with --split.")
-    corpus = _as_known_to(model, splits[next(iter(splits.splits)) if split is None else split])
+    corpus = model.matching(splits[next(iter(splits.splits)) if split is None else split])
     write_predictions(out, corpus, model.predict_ids(corpus), model.predict_proba(corpus))
     return corpus.num_documents
 
@@ -173,7 +171,7 @@ def evaluate(
     """
     model = SparseCHMM.load(model_directory, device=checked_device(device))
     splits = load_dataset(data, data_root=data_root, lfs="all")
-    corpus = _as_known_to(model, splits[split])
+    corpus = model.matching(splits[split])
     if corpus.gold is None:
         raise DataError(f"{splits.name}, split {split}, has no gold labels to compare with; label it with predict.")
     ids = model.predict_ids(corpus)
@@ -204,29 +202,6 @@ def checked_device(device: str) -> str:
             "use --device cpu, or a PyTorch built for CUDA on a machine with a GPU."
         )
     return device
-
-
-def _as_known_to(model: SparseCHMM, corpus: Corpus) -> Corpus:
-    """The corpus with the model's LFs and labels: a file that lists no entity types may lack some of them.
-
-    :raises DataError: where an LF is missing or an entity type is new to the model.
-    """
-    assert model.label_set is not None, "a loaded model is fitted"
-    corpus = corpus.select_lfs(model.lf_names)
-    if corpus.label_set == model.label_set:
-        return corpus
-    new = [name for name in corpus.label_set.entity_types if name not in model.label_set.entity_types]
-    if new:
-        known = ", ".join(model.label_set.entity_types)
-        raise DataError(f"The data has the entity type {new[0]!r}; the model was fitted with {known}.")
-    ids = [model.label_set.id(name) for name in corpus.label_set.names]
-    table = np.array([*ids, ABSTAIN], np.int16)  # the last one is reached by -1
-    return replace(
-        corpus,
-        label_set=model.label_set,
-        weak_labels=table[corpus.weak_labels],
-        gold=None if corpus.gold is None else table[corpus.gold],
-    )
 
 
 def score_record(result: Score) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +24,6 @@ from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.config import SparseCHMMConfig
-from pyro_chmm.model.networks import Networks
 from pyro_chmm.model.priors import AnyPrior, parse_prior
 from pyro_chmm.model.training import EpochRecord, Selection, Trainer
 from pyro_chmm.presets import load_preset
@@ -99,7 +98,8 @@ class SparseCHMM(LabelModel):
         packed_valid = None if valid is None else self._pack(valid, training=False)
         self._conditionals = self._build(packed).to(self.device)
         vote = MajorityVote().predict_ids(train)
-        extra = None if valid is None or packed_valid is None else self._pack(valid, training=True)
+        # the vote votes in the WXOR scores too; without it both are the same
+        extra = self._pack(valid, training=True) if valid is not None and self.config.majority_vote_lf else packed_valid
         trainer = Trainer(
             self._conditionals,
             self.prior,
@@ -147,16 +147,10 @@ class SparseCHMM(LabelModel):
             )
 
     def _build(self, packed: PackedCorpus) -> Conditionals:
-        label_set = packed.corpus.label_set
-        networks = Networks(
-            packed.vectors.tokens.shape[1],
-            packed.vectors.documents.shape[1],
-            packed.corpus.num_lfs,
-            len(label_set),
-            self.config.reliability_level == "entity",
-            self.config.shared_transition,
+        corpus, vectors = packed.corpus, packed.vectors
+        return Conditionals.build(
+            self.config, corpus.label_set, corpus.num_lfs, vectors.tokens.shape[1], vectors.documents.shape[1]
         )
-        return Conditionals(networks, self.config, torch.from_numpy(label_set.allowed_transitions.copy()))
 
     def _pack(self, corpus: Corpus, training: bool) -> PackedCorpus:
         """A corpus with vectors; the vote joins as one more LF, which abstains outside training."""
@@ -188,12 +182,12 @@ class SparseCHMM(LabelModel):
 
     def predict_ids(self, corpus: Corpus) -> NDArray[np.int16]:
         """Most probable labels (Viterbi), ``(N,)`` ids; valid BIO unless ``constrained_decoding`` is off."""
-        return self._decode(self._pack(self._matching(corpus), training=False))
+        return self._decode(self._pack(self._aligned(corpus), training=False))
 
     @torch.no_grad()
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.float32]]:
         """Posterior marginals of each document's labels, ``(T, L)`` each; rows sum to 1."""
-        packed = self._pack(self._matching(corpus), training=False)
+        packed = self._pack(self._aligned(corpus), training=False)
         marginals: list[NDArray[np.float32]] = []
         for batch in self._batches(packed):
             state = chain.marginals(*self._chain(batch), logits=False, backend=self.config.backend).state
@@ -204,7 +198,7 @@ class SparseCHMM(LabelModel):
     @torch.no_grad()
     def reliabilities(self, corpus: Corpus) -> NDArray[np.float64]:
         """Predicted reliability of each LF on each label, mean over documents: ``(K, L)``."""
-        packed = self._pack(self._matching(corpus), training=False)
+        packed = self._pack(self._aligned(corpus), training=False)
         conditionals = self._fitted()
         parts = [
             conditionals.reliability(batch.document_vectors).double().cpu() for batch in self._batches(packed)
@@ -214,7 +208,7 @@ class SparseCHMM(LabelModel):
     @torch.no_grad()
     def emission(self, corpus: Corpus) -> NDArray[np.float64]:
         """Mean emission over documents: ``(K, L, L)``."""
-        packed = self._pack(self._matching(corpus), training=False)
+        packed = self._pack(self._aligned(corpus), training=False)
         conditionals = self._fitted()
         total = sum(
             conditionals.emission_mean(batch.document_vectors).double().sum(dim=0).cpu()
@@ -230,23 +224,39 @@ class SparseCHMM(LabelModel):
             )
         return self._conditionals
 
-    def _matching(self, corpus: Corpus) -> Corpus:
-        """The corpus with the LFs the model was fitted with, in their order."""
+    def _aligned(self, corpus: Corpus) -> Corpus:
+        """The corpus with the model's LFs; its label ids must be the model's, since the result is read by them."""
         self._fitted()
         if corpus.label_set != self.label_set:
             expected = ", ".join(self.label_set.entity_types) if self.label_set else ""
             raise DataError(
-                f"The corpus has the entity types {', '.join(corpus.label_set.entity_types)}, the model was fitted with {expected}."
+                f"The corpus has the entity types {', '.join(corpus.label_set.entity_types)}, the model was fitted with {expected};"
+                " model.matching(corpus) brings them into the model's order."
             )
+        return self.matching(corpus)
+
+    def matching(self, corpus: Corpus) -> Corpus:
+        """The corpus with the model's LFs and labels, in their order; it may lack some of the entity types.
+
+        :raises DataError: where an LF is missing or an entity type is new to the model.
+        """
+        self._fitted()
         missing = [name for name in self.lf_names if name not in corpus.lf_names]
         if missing:
             raise DataError(
-                f"The corpus lacks the labeling function {missing[0]!r}; the model was fitted with {', '.join(self.lf_names)}."
+                f"The corpus lacks the LF {missing[0]!r}; the model was fitted with {', '.join(self.lf_names)}."
             )
-        return corpus if corpus.lf_names == self.lf_names else corpus.select_lfs(self.lf_names)
+        corpus = corpus if corpus.lf_names == self.lf_names else corpus.select_lfs(self.lf_names)
+        known = self.label_set or corpus.label_set
+        new = [name for name in corpus.label_set.entity_types if name not in known.entity_types]
+        if new:
+            raise DataError(
+                f"The data has the entity type {new[0]!r}; the model was fitted with {', '.join(known.entity_types)}."
+            )
+        return corpus.relabeled(known)
 
-    def _batches(self, packed: PackedCorpus) -> Sequence[PackedBatch]:
-        return [batch.to(self.device) for batch in packed.in_order()]
+    def _batches(self, packed: PackedCorpus) -> Iterator[PackedBatch]:
+        return (batch.to(self.device) for batch in packed.in_order())
 
     def _chain(self, batch: PackedBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Initial, transition, log evidence and offsets for decoding, with Dirichlet means for emissions."""
@@ -310,16 +320,9 @@ class SparseCHMM(LabelModel):
             model.label_set = LabelSet(tuple(description["entity_types"]))
             model.lf_names = tuple(description["lf_names"])
             lfs = len(model.lf_names) + int(model.config.majority_vote_lf)
-            networks = Networks(
-                description["token_width"],
-                description["document_width"],
-                lfs,
-                len(model.label_set),
-                model.config.reliability_level == "entity",
-                model.config.shared_transition,
+            conditionals = Conditionals.build(
+                model.config, model.label_set, lfs, description["token_width"], description["document_width"]
             )
-            allowed = torch.from_numpy(model.label_set.allowed_transitions.copy())
-            conditionals = Conditionals(networks, model.config, allowed)
             conditionals.load_state_dict(weights)
             conditionals.stage = int(description["stage"])
         model._conditionals = conditionals.to(device)

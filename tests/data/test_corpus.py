@@ -167,6 +167,21 @@ def test_putting_corpora_together(tiny: Corpus) -> None:
         Corpus.concatenate([])
 
 
+def test_labels_are_brought_into_another_label_sets_order(tiny: Corpus) -> None:
+    wider = LabelSet(("ORG", "LOC", "PER"))
+    found = tiny.relabeled(wider)
+    assert found.label_set == wider
+    assert tiny.gold is not None
+    assert found.gold is not None
+    for before, after in ((tiny.weak_labels, found.weak_labels), (tiny.gold, found.gold)):
+        names = [None if id == ABSTAIN else tiny.label_set.name(int(id)) for id in before.flat]
+        assert [None if id == ABSTAIN else wider.name(int(id)) for id in after.flat] == names
+    assert tiny.without_gold().relabeled(wider).gold is None
+    assert tiny.relabeled(tiny.label_set) is tiny
+    with pytest.raises(DataError, match="B-ORG"):
+        found.relabeled(tiny.label_set)
+
+
 def test_the_fingerprint_is_of_the_tokens_and_their_order(tiny: Corpus) -> None:
     def of(*tokens: list[str]) -> str:
         return Corpus.from_spans(tokens, [[[]]] * len(tokens), ["X"], ["a"]).fingerprint()

@@ -61,20 +61,6 @@ def test_the_kept_stage_is_the_one_that_is_saved_and_scored(data: Path, tmp_path
     assert set(found["by_type"]) == {"LOC", "PER"}
 
 
-def test_labels_are_brought_into_the_models_order() -> None:
-    model: Any = SimpleNamespace(label_set=small_corpus().label_set, lf_names=("b", "a"))
-    other = small_corpus(("PER", "LOC"))
-    found = runs._as_known_to(model, other)
-    assert found.lf_names == ("b", "a")
-    assert found.label_set == small_corpus().label_set
-    assert found.gold is not None
-    assert found.gold.tolist() == small_corpus().gold.tolist()  # type: ignore[union-attr]
-    assert found.weak_labels[:, ::-1].tolist() == small_corpus().weak_labels.tolist()
-    assert runs._as_known_to(model, other.without_gold()).gold is None
-    abstaining = replace(other, weak_labels=other.weak_labels * 0 - 1)
-    assert (runs._as_known_to(model, abstaining).weak_labels == -1).all()
-
-
 def test_the_hash_sees_all_that_a_model_sees() -> None:
     corpus = small_corpus()
     changed = [

@@ -393,7 +393,7 @@ def test_unknown_names_list_the_known_ones() -> None:
 
 def test_corpora_that_do_not_fit(fitted: SparseCHMM, demo: CorpusSplits) -> None:
     fewer = demo.test.select_lfs(["gazetteer"])
-    with pytest.raises(DataError, match="lacks the labeling function 'capitals'; the model was fitted with gazetteer, "):
+    with pytest.raises(DataError, match="lacks the LF 'capitals'; the model was fitted with gazetteer, "):
         fitted.predict(fewer)
     with pytest.raises(DataError, match="differ in labeling functions"):
         SparseCHMM(**FEW).fit(demo.train, valid=fewer)
