@@ -70,7 +70,7 @@ def check_expansion(num_labels: int, n: float, r: float) -> None:
     if bool((to_o < -1e-9).any()) or bool((1 - grid - to_o < -1e-9).any()):
         raise ConfigError(
             f"The expansion function g with n = {n} and split point {r:.4g} leaves [0, 1] for {num_labels} labels; "
-            f"choose a smaller g_r (at most {0.9:.1f} in units of 1/L) or a larger g_n."
+            "choose a smaller g_r or a larger g_n."
         )
 
 

@@ -201,7 +201,7 @@ class Trainer:
                 record = self.run_epoch(stage, epoch, optimizer)
                 self.history.append(record)
                 f1 = "" if record.valid_f1 is None else f", validation F1 {record.valid_f1:.2f}"
-                log.info(
+                log.debug(
                     "stage %d, epoch %d: loss %.5f%s (%.2f s)", stage, epoch, record.loss, f1, record.seconds
                 )
                 advance(1, note=f"loss {record.loss:.4f}{f1}")
