@@ -70,10 +70,8 @@ class SparseCHMMConfig:
     backend: str = _option("auto", "Chain backend: auto, reference, cpu or cuda.")
     # training
     batch_size: int = _option(128, "Documents a training step.")
-    pretrain_learning_rate: float = _option(5e-3, "Learning rate of MSE pre-training.")
-    pretrain_epochs: int = _option(
-        20, "At most so many epochs of MSE pre-training, eq. (7); it ends on convergence."
-    )
+    pretrain_learning_rate: float = _option(0.05, "Learning rate of MSE pre-training.")
+    pretrain_steps: int = _option(200, "At most so many steps of MSE pre-training, eq. (7); it ends on convergence.")
     learning_rate_stage1: float = _option(2e-3, "Learning rate of stage 1 (transitions and base prior).")
     learning_rate_stage2: float = _option(1e-3, "Learning rate of stage 2 (addon prior).")
     learning_rate_stage3: float = _option(1e-3, "Learning rate of stage 3 (transitions).")
@@ -116,7 +114,7 @@ class SparseCHMMConfig:
             _require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
         for name in ("batch_size", "patience", "epochs_stage1"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
-        for name in ("pretrain_epochs", "epochs_stage2", "epochs_stage3", "seed"):
+        for name in ("pretrain_steps", "epochs_stage2", "epochs_stage3", "seed"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         _require(len(self.layers) > 0, "layers", self.layers, "at least one layer")
         _require(

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pyro_chmm.data.batching import PackedBatch, PackedCorpus
+from pyro_chmm.data.batching import PackedCorpus
 from pyro_chmm.errors import TrainingError
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.networks import StandardizedLinear
@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 #: Reliability that an LF without any observation of a label starts with.
 _UNSEEN_RELIABILITY = 0.1
-#: Pre-training has converged when an epoch lowers its loss by less than this fraction.
-_CONVERGED = 1e-3
+#: Pre-training has converged when so many steps lower its loss by less than this fraction.
+_WINDOW, _CONVERGED = 20, 1e-3
 
 
 @dataclass(frozen=True)
@@ -95,23 +95,20 @@ def _standardize(layer: StandardizedLinear, vectors: NDArray[np.float16]) -> Non
 
 
 def emission_distance(emission: Tensor, target: Tensor) -> Tensor:
-    """First term of eq. (7), mean over documents: ``(B, K, L, L), (K, L, L) -> ()``."""
+    """First term of eq. (7), mean over documents: ``(B, K, L, L), (K, L, L) -> ()``.
+
+    The second, on the transitions, is 0 from the start: their biases are the logarithms of its target.
+    """
     return ((emission - target) ** 2).sum(dim=(-1, -2)).mean()
-
-
-def transition_distance(transition: Tensor, target: Tensor) -> Tensor:
-    """Second term of eq. (7): ``(N, L, L), (L, L) -> ()``."""
-    return ((transition - target) ** 2).sum(dim=(-1, -2)).mean()
 
 
 def pretrain(
     parameters: Iterable[nn.Parameter],
-    distance: Callable[[PackedBatch], Tensor],
-    batches: Callable[[], Iterable[PackedBatch]],
+    distance: Callable[[], Tensor],
     learning_rate: float,
-    epochs: int,
+    steps: int,
 ) -> None:
-    """Lower a distance until an epoch gains less than a thousandth, or ``epochs`` are over.
+    """Lower a distance until :data:`_WINDOW` steps gain less than a thousandth of it, or ``steps`` are over.
 
     :raises TrainingError: where the distance or a weight is not finite; the weights are then as they were before.
     """
@@ -119,24 +116,23 @@ def pretrain(
     before = [parameter.detach().clone() for parameter in trained]
     optimizer = torch.optim.Adam(trained, lr=learning_rate)
     previous = float("inf")
-    for epoch in range(1, epochs + 1):
-        total, steps = 0.0, 0
-        for batch in batches():
-            optimizer.zero_grad()
-            loss = distance(batch)
-            loss.backward()
-            optimizer.step()
-            total, steps = total + float(loss.detach()), steps + 1
-        mean = total / max(steps, 1)
-        if not all(bool(torch.isfinite(value).all()) for value in (torch.tensor(mean), *trained)):
+    for step in range(1, steps + 1):
+        optimizer.zero_grad()
+        loss = distance()
+        loss.backward()
+        optimizer.step()
+        if step % _WINDOW and step < steps:
+            continue
+        value = float(loss.detach())
+        if not all(bool(torch.isfinite(part).all()) for part in (torch.tensor(value), *trained)):
             with torch.no_grad():
-                for parameter, value in zip(trained, before, strict=True):
-                    parameter.copy_(value)
+                for parameter, saved in zip(trained, before, strict=True):
+                    parameter.copy_(saved)
             raise TrainingError(
-                f"Pre-training stopped in epoch {epoch}: the distance to the observed statistics is not finite. The weights are as "
-                "they were before it; try a smaller pretrain_learning_rate."
+                f"Pre-training stopped within {step} steps: the distance to the observed statistics is not finite. The weights are "
+                "as they were before it; try a smaller pretrain_learning_rate."
             )
-        log.debug("pre-training, epoch %d: distance %.6f", epoch, mean)
-        if previous - mean < _CONVERGED * previous and previous < float("inf"):
+        log.debug("pre-training, step %d: distance %.6f", step, value)
+        if previous - value < _CONVERGED * previous and previous < float("inf"):
             break
-        previous = mean
+        previous = value

@@ -6,6 +6,7 @@ side by side.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import pyro
@@ -73,6 +74,27 @@ class Unscored(MaskedDistribution):
     def expand(self, batch_shape: _Shape, _instance: object = None) -> Unscored:
         """The same with another batch shape."""
         return Unscored(self.base_dist.expand(batch_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Zeros of the batch shape."""
+        return value.new_zeros(self.batch_shape)
+
+
+class TiedPrior(TorchDistribution):
+    """The guide's distribution once more, in the model: what is sampled there adds nothing to the objective here.
+
+    :param posterior: makes the guide's distribution; called only to sample from the model alone.
+    """
+
+    arg_constraints = {}  # noqa: RUF012  (torch's convention)
+
+    def __init__(self, posterior: Callable[[], TorchDistribution], batch_shape: _Shape, event_shape: _Shape) -> None:
+        self.posterior = posterior
+        super().__init__(torch.Size(batch_shape), torch.Size(event_shape), validate_args=False)
+
+    def sample(self, sample_shape: _Shape = torch.Size()) -> Tensor:  # noqa: B008  (torch's signature)
+        """A sample of the guide's distribution."""
+        return cast(Tensor, self.posterior().sample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Zeros of the batch shape."""
@@ -151,9 +173,11 @@ class SparseCHMMModel(nn.Module):
     def sample_emission(self, batch: PackedBatch) -> Tensor:
         """Site ``emission`` ``(B, K, L, L)``, and its KL divergence where a formula exists."""
         vectors = batch.document_vectors
-        posterior = self.conditionals.emission_distribution(vectors)
+        distribution = self.conditionals.emission_distribution
         if isinstance(self.prior, Amortized):
-            return pyro.sample("emission", Unscored(posterior))
+            shape = self.conditionals.wxor.shape
+            return pyro.sample("emission", TiedPrior(lambda: distribution(vectors), vectors.shape[:1], shape))
+        posterior = distribution(vectors)
         if isinstance(self.prior, EmissionPrior):
             prior = self.emission_prior(self.prior, batch)
             emission = pyro.sample("emission", Unscored(prior))

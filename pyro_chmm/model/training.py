@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyro
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -107,14 +108,15 @@ class Trainer:
             refuse_mismatch(self.conditionals, self.model.prior, next(iter(self.batches())))
         networks, config = self.conditionals.networks, self.config
         base = [networks.transition, networks.reliability]
-        self.run_stage(1, base, config.learning_rate_stage1, config.epochs_stage1)
-        if config.stage2 != "none":
-            self.prepare_addon()
-        if config.stage2 == "separate" and config.epochs_stage2:
-            self.run_stage(2, [networks.addon], config.learning_rate_stage2, config.epochs_stage2)
-        if config.epochs_stage3:
-            third = [networks.transition] + ([networks.addon] if config.stage2 == "merged" else [])
-            self.run_stage(3, third, config.learning_rate_stage3, config.epochs_stage3)
+        with pyro.validation_enabled(False):  # every loss, gradient and weight is checked in step()
+            self.run_stage(1, base, config.learning_rate_stage1, config.epochs_stage1)
+            if config.stage2 != "none":
+                self.prepare_addon()
+            if config.stage2 == "separate" and config.epochs_stage2:
+                self.run_stage(2, [networks.addon], config.learning_rate_stage2, config.epochs_stage2)
+            if config.epochs_stage3:
+                third = [networks.transition] + ([networks.addon] if config.stage2 == "merged" else [])
+                self.run_stage(3, third, config.learning_rate_stage3, config.epochs_stage3)
 
     def restore_best(self) -> int:
         """Put the weights of the best stage in place, of the earlier one among equals; returns that stage."""
@@ -134,24 +136,22 @@ class Trainer:
             yield batch.to(self.device)
 
     def prepare(self) -> None:
-        """Initialise from observed statistics, then pre-train all that stage 1 trains by eq. (7)."""
-        conditionals, config = self.conditionals, self.config
+        """Initialise from observed statistics, then pre-train the reliabilities by eq. (7)."""
         statistics = initialization.observed_statistics(self.train, self.vote)
-        initialization.initialize(conditionals, self.train, statistics)
-        emission, transition = statistics.emission.to(self.device), statistics.transition.to(self.device)
+        initialization.initialize(self.conditionals, self.train, statistics)
+        self.pretrain(self.conditionals.networks.reliability, statistics.emission.to(self.device))
 
-        def distance(batch: PackedBatch) -> Tensor:
-            predicted = torch.softmax(conditionals.transition_logits(batch.token_vectors), dim=-1)
-            return initialization.emission_distance(
-                conditionals.emission_mean(batch.document_vectors), emission
-            ) + initialization.transition_distance(predicted, transition)
+    def pretrain(self, layer: StandardizedLinear, target: Tensor) -> None:
+        """Move a layer's biases until the mean document's emission is nearest to a target.
 
-        parameters = [
-            *conditionals.networks.transition.parameters(),
-            *conditionals.networks.reliability.parameters(),
-        ]
+        The target is the same for every document, so the mean document stands for them all and the weights stay 0.
+        """
+        document = layer.mean.unsqueeze(0)
         initialization.pretrain(
-            parameters, distance, self.batches, config.pretrain_learning_rate, config.pretrain_epochs
+            [layer.bias],
+            lambda: initialization.emission_distance(self.conditionals.emission_mean(document), target),
+            self.config.pretrain_learning_rate,
+            self.config.pretrain_steps,
         )
 
     @torch.no_grad()
@@ -175,26 +175,11 @@ class Trainer:
         conditionals.networks.addon.bias.fill_(_ADDON_BIAS)
         conditionals.stage = 2
         with torch.enable_grad():
-            initialization.pretrain(
-                conditionals.networks.addon.parameters(),
-                lambda batch: initialization.emission_distance(
-                    conditionals.emission_mean(batch.document_vectors), target
-                ),
-                self.batches,
-                config.pretrain_learning_rate,
-                config.pretrain_epochs,
-            )
+            self.pretrain(conditionals.networks.addon, target)
 
     def run_stage(self, stage: int, layers: list[StandardizedLinear], learning_rate: float, epochs: int) -> None:
-        """Train some layers with all else frozen, keep the best weights and stop when patience runs out."""
-        conditionals, config = self.conditionals, self.config
-        conditionals.stage = stage
-        for parameter in conditionals.parameters():
-            parameter.requires_grad_(False)
-        for layer in layers:
-            layer.requires_grad_(True)
-        self.penalized = [layer.weight for layer in layers]
-        optimizer = torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=learning_rate)
+        """Train some layers, keep the best weights and stop when patience runs out."""
+        config, optimizer = self.config, self.begin_stage(stage, layers, learning_rate)
         best, waited = self.keep_if_better(stage, self.select().value), 0
         with progress.task(f"stage {stage}", total=epochs, unit="epochs") as advance:
             for epoch in range(1, epochs + 1):
@@ -210,6 +195,15 @@ class Trainer:
                 if waited >= config.patience:
                     break
         self.restore(stage)
+
+    def begin_stage(self, stage: int, layers: list[StandardizedLinear], learning_rate: float) -> torch.optim.Optimizer:
+        """Freeze all but some layers; returns an optimiser of theirs."""
+        self.conditionals.stage = stage
+        self.conditionals.requires_grad_(False)
+        for layer in layers:
+            layer.requires_grad_(True)
+        self.penalized = [layer.weight for layer in layers]
+        return torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=learning_rate, fused=True)
 
     def keep_if_better(self, stage: int, value: float) -> float:
         """Keep the present weights for a stage if none are kept or these are better; returns the best value."""

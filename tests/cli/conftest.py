@@ -20,7 +20,7 @@ SHORT = [
     "1",
     "--epochs-stage3",
     "1",
-    "--pretrain-epochs",
+    "--pretrain-steps",
     "2",
 ]
 

@@ -120,7 +120,7 @@ def test_config_repeats_the_run(demo_run: tuple[Path, Result]) -> None:
         "epochs_stage1": 2,
         "epochs_stage2": 1,
         "epochs_stage3": 1,
-        "pretrain_epochs": 2,
+        "pretrain_steps": 2,
     }
     assert set(run["versions"]) >= {"pyro_chmm", "python", "torch", "pyro", "numba", "numpy", "transformers"}
     assert run["versions"]["pyro_chmm"] == pyro_chmm.__version__

@@ -18,7 +18,7 @@ from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import runs
 from pyro_chmm.label_models.majority_vote import MajorityVote
 
-SHORT = {"encoder": "none", "epochs_stage1": 1, "epochs_stage2": 1, "epochs_stage3": 1, "pretrain_epochs": 1}
+SHORT = {"encoder": "none", "epochs_stage1": 1, "epochs_stage2": 1, "epochs_stage3": 1, "pretrain_steps": 1}
 
 
 def small_corpus(types: tuple[str, ...] = ("LOC", "PER")) -> Corpus:

@@ -25,7 +25,7 @@ from pyro_chmm.model.priors import Diagonal
 
 FEW: dict[str, Any] = {
     "encoder": "none",
-    "pretrain_epochs": 2,
+    "pretrain_steps": 2,
     "epochs_stage1": 2,
     "epochs_stage2": 2,
     "epochs_stage3": 2,
@@ -255,7 +255,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "a true prior": {"emission_prior": "diagonal:50"},
     "full transition": {"shared_transition": False},
     "unconstrained": {"constrained_decoding": False},
-    "no epochs after stage 1": {"epochs_stage2": 0, "epochs_stage3": 0, "pretrain_epochs": 0},
+    "no epochs after stage 1": {"epochs_stage2": 0, "epochs_stage3": 0, "pretrain_steps": 0},
 }
 
 

@@ -22,7 +22,7 @@ WIDTH = 5
 #: Few epochs of few steps; a test changes what it is about.
 SHORT: dict[str, Any] = {
     "batch_size": 4,
-    "pretrain_epochs": 2,
+    "pretrain_steps": 2,
     "epochs_stage1": 2,
     "epochs_stage2": 2,
     "epochs_stage3": 2,
