@@ -70,37 +70,47 @@ class PackedBatch:
         )
 
 
-def observation_weights(
-    weak_labels: NDArray[np.int16], contested: float, silent: float
-) -> NDArray[np.float32]:
-    """What each observation counts: this is what the O of an LF means.
+@dataclass(frozen=True)
+class OWeights:
+    """What the O of an LF counts as an observation, by where it says it. An entity label counts 1, an abstention 0.
 
-    :param weak_labels: ``(N, K)``.
-    :param contested: weight of an O at a token where another LF fires; 1 is plain evidence, 0 no observation.
-    :param silent: weight of an O at a token where no LF fires.
-    :returns: ``(N, K)``; 1 for an entity label, 0 for an abstention.
+    :ivar contested: at a token where another LF fires; 1 is plain evidence, 0 no observation.
+    :ivar silent: at a token where no LF fires.
+    :ivar beside: there, if an LF fires at a token next to it: whoever marked that one looked at this one too.
     """
-    fires = (weak_labels > O).any(axis=1, keepdims=True)
-    o_weight = np.where(fires, np.float32(contested), np.float32(silent))
-    return np.where(weak_labels == O, o_weight, (weak_labels != ABSTAIN).astype(np.float32))
+
+    contested: float = 0.0
+    silent: float = 1.0
+    beside: float = 1.0
+
+    def of(self, weak_labels: NDArray[np.int16], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The weight of every observation: ``(N, K), (B+1,) -> (N, K)``."""
+        fires = (weak_labels > O).any(axis=1)
+        joined = np.ones(max(len(fires) - 1, 0), dtype=bool)  # whether token n and n + 1 are of one document
+        inner = offsets[(offsets > 0) & (offsets < len(fires))]
+        joined[inner - 1] = False
+        beside = np.zeros(len(fires), dtype=bool)
+        beside[1:] |= fires[:-1] & joined
+        beside[:-1] |= fires[1:] & joined
+        o_weight = np.where(fires, self.contested, np.where(beside, self.beside, self.silent)).astype(np.float32)
+        return np.where(weak_labels == O, o_weight[:, None], (weak_labels != ABSTAIN).astype(np.float32))
 
 
 class PackedCorpus:
     """A corpus with its vectors, ready to be cut into packed batches.
 
-    :param contested: see :func:`observation_weights`.
-    :param silent: see :func:`observation_weights`.
+    :param o_weights: what the O of an LF counts.
     :raises DataError: where vectors and corpus differ in size.
     """
 
-    def __init__(self, corpus: Corpus, vectors: Vectors, contested: float = 0.0, silent: float = 1.0) -> None:
+    def __init__(self, corpus: Corpus, vectors: Vectors, o_weights: OWeights) -> None:
         if vectors.tokens.shape[0] != corpus.num_tokens or vectors.documents.shape[0] != corpus.num_documents:
             raise DataError(
                 f"The vectors are of {vectors.documents.shape[0]} documents and {vectors.tokens.shape[0]} tokens, the corpus has "
                 f"{corpus.num_documents} and {corpus.num_tokens}; encode this corpus."
             )
         self.corpus, self.vectors = corpus, vectors
-        self.weight = observation_weights(corpus.weak_labels, contested, silent)
+        self.weight = o_weights.of(corpus.weak_labels, corpus.offsets)
         # in single precision in memory where they fit: converting them again for every batch costs more than the model does
         fits = 2 * vectors.tokens.nbytes <= _RESIDENT_BYTES
         self._resident = _float32(np.asarray(vectors.tokens)) if fits else None
@@ -135,13 +145,23 @@ class PackedCorpus:
             self._gathered = torch.empty(len(index), self._resident.shape[1])
         return torch.index_select(self._resident, 0, torch.from_numpy(index), out=self._gathered[: len(index)])
 
-    def shuffled(self, batch_size: int, generator: torch.Generator) -> Iterator[PackedBatch]:
-        """Batches of ``batch_size`` documents in random order; every document once, empty ones left out."""
-        occupied = np.flatnonzero(np.diff(self.corpus.offsets) > 0)
+    def shuffled(self, batch_size: int, batch_tokens: int, generator: torch.Generator) -> Iterator[PackedBatch]:
+        """Batches in random order; every document once, empty ones left out.
+
+        :param batch_size: at most so many documents a batch.
+        :param batch_tokens: at most so many tokens a batch, unless one document is longer.
+        """
+        lengths = np.diff(self.corpus.offsets)
+        occupied = np.flatnonzero(lengths > 0)
         order = occupied[torch.randperm(len(occupied), generator=generator).numpy()]
-        for start in range(0, len(order), batch_size):
+        ends = np.cumsum(lengths[order])
+        first, before = 0, 0
+        while first < len(order):
+            last = int(np.searchsorted(ends, before + batch_tokens, side="right"))
+            last = min(max(last, first + 1), first + batch_size)
             # ascending inside a batch: vectors are read from disk in order
-            yield self.batch(np.sort(order[start : start + batch_size]))
+            yield self.batch(np.sort(order[first:last]))
+            first, before = last, int(ends[last - 1])
 
     def in_order(self, max_tokens: int = 65_536) -> Iterator[PackedBatch]:
         """Batches of consecutive documents, of at most ``max_tokens`` tokens unless one document is longer."""

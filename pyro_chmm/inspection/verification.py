@@ -24,7 +24,7 @@ from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.datasets import load_dataset
 from pyro_chmm.data.encoder import EncoderSettings, Vectors, encode, resolve_encoder
 from pyro_chmm.errors import DataError
-from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.conditionals import Conditionals, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.priors import Amortized, AnyPrior, parse_prior
 from pyro_chmm.model.sparse_chmm import SparseCHMMModel
@@ -135,7 +135,7 @@ def verify_corpus(
 
     :param documents: at most so many documents; empty ones are not chosen.
     """
-    packed = PackedCorpus(corpus, vectors, config.o_weight_contested, config.o_weight_silent)
+    packed = PackedCorpus(corpus, vectors, o_weights(config))
     batch = packed.batch(random_documents(corpus, documents, config.seed))
     conditionals = Conditionals.build(
         config, corpus.label_set, corpus.num_lfs, vectors.tokens.shape[1], vectors.documents.shape[1]
@@ -221,23 +221,25 @@ class _Path:
         self.loss_and_gradients()
         return time.perf_counter() - start
 
-    def _chain(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the chain takes, with Dirichlet means for the emission."""
+    def _chain(self) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], bool]:
+        """What the chain takes, with Dirichlet means for the emission, and whether its transitions are logits."""
         conditionals, batch = self.conditionals, self.batch
-        logits = conditionals.transition_logits(batch.token_vectors)
-        emission = conditionals.emission_mean(batch.document_vectors)
-        evidence = conditionals.log_emission_evidence(emission, batch)
-        return conditionals.initial.to(logits), logits, evidence, batch.offsets
+        transitions, logits = conditionals.chain_transitions(conditionals.transition_logits(batch.token_vectors))
+        evidence = conditionals.log_emission_evidence(conditionals.emission_mean(batch.document_vectors), batch)
+        return (conditionals.initial.to(transitions), transitions, evidence, batch.offsets), logits
 
     @torch.no_grad()
     def marginals(self) -> Tensor:
         """p(z_t | x) ``(N, L)`` by the chain."""
-        return chain.marginals(*self._chain(), backend=self.backend).state.double().cpu()
+        inputs, logits = self._chain()
+        return chain.marginals(*inputs, logits=logits, backend=self.backend).state.double().cpu()
 
     @torch.no_grad()
     def best_scores(self) -> Tensor:
         """Log probability ``(B,)`` of the best path by the chain."""
-        return chain.viterbi(*self._chain(), backend=self.backend).log_score.double().cpu()
+        inputs, logits = self._chain()
+        score = chain.viterbi(*inputs, logits=logits, backend=self.backend).log_score
+        return (score - self.conditionals.log_partition(inputs[1], inputs[3])).double().cpu()
 
     @torch.no_grad()
     def enumerated_marginals(self) -> Tensor:

@@ -22,7 +22,7 @@ from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.majority_vote import MajorityVote
-from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.conditionals import Conditionals, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.priors import AnyPrior, parse_prior
 from pyro_chmm.model.training import EpochRecord, Selection, Trainer
@@ -164,7 +164,7 @@ class SparseCHMM(LabelModel):
             )
             weak_labels = np.column_stack([corpus.weak_labels, vote]).astype(np.int16)
             corpus = replace(corpus, lf_names=(*corpus.lf_names, _VOTE_LF), weak_labels=weak_labels)
-        return PackedCorpus(corpus, vectors, self.config.o_weight_contested, self.config.o_weight_silent)
+        return PackedCorpus(corpus, vectors, o_weights(self.config))
 
     @torch.no_grad()
     def _selection(self, packed: PackedCorpus) -> Selection:
@@ -173,9 +173,10 @@ class SparseCHMM(LabelModel):
         if self.config.select == "valid-f1" and gold is not None:
             found = score(packed.corpus.label_set, gold, self._decode(packed), packed.corpus.offsets)
             return Selection(found.f1, {"f1": found.f1, "precision": found.precision, "recall": found.recall})
-        total = 0.0
+        conditionals, total = self._fitted(), 0.0
         for batch in self._batches(packed):
-            total += float(self._evidence(batch).sum())
+            emission = conditionals.emission_mean(batch.document_vectors)
+            total += float(conditionals.log_evidence(emission, batch).sum())
         return Selection(total / max(packed.corpus.num_tokens, 1))
 
     # prediction
@@ -270,15 +271,6 @@ class SparseCHMM(LabelModel):
             batch.offsets,
         )
 
-    def _evidence(self, batch: PackedBatch) -> Tensor:
-        conditionals = self._fitted()
-        emission = conditionals.emission_mean(batch.document_vectors)
-        logits = conditionals.transition_logits(batch.token_vectors)
-        evidence = conditionals.log_emission_evidence(emission, batch)
-        return chain.log_evidence(
-            conditionals.initial, logits, evidence, batch.offsets, backend=self.config.backend
-        )
-
     @torch.no_grad()
     def _decode(self, packed: PackedCorpus) -> NDArray[np.int16]:
         parts = [
@@ -302,7 +294,7 @@ class SparseCHMM(LabelModel):
             "hyperparameters": self.config.to_dict(),
             "entity_types": list(label_set.entity_types) if label_set else [],
             "lf_names": list(self.lf_names),
-            "token_width": networks.transition.weight.shape[1],
+            "token_width": networks.transition.width,
             "document_width": networks.reliability.weight.shape[1],
             "stage": conditionals.stage,
         }
@@ -325,5 +317,5 @@ class SparseCHMM(LabelModel):
             )
             conditionals.load_state_dict(weights)
             conditionals.stage = int(description["stage"])
-        model._conditionals = conditionals.to(device)
+        model._conditionals = conditionals.to(device).eval()
         return model

@@ -9,7 +9,7 @@ from pyro.distributions import Delta, Dirichlet, TorchDistribution
 from torch import Tensor, nn
 
 from pyro_chmm import chain
-from pyro_chmm.data.batching import PackedBatch
+from pyro_chmm.data.batching import OWeights, PackedBatch
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.networks import Networks
@@ -20,6 +20,11 @@ from pyro_chmm.model.reliability import (
     scale_reliability,
 )
 from pyro_chmm.model.wxor import addon_prior
+
+
+def o_weights(config: SparseCHMMConfig) -> OWeights:
+    """What an LF's O counts, by the configuration."""
+    return OWeights(config.o_weight_contested, config.o_weight_silent, config.o_weight_beside)
 
 
 class Conditionals(nn.Module):
@@ -59,13 +64,16 @@ class Conditionals(nn.Module):
             num_lfs,
             len(label_set),
             entity_level=config.reliability_level == "entity",
+            transition_hidden=config.transition_hidden,
             shared_transition=config.shared_transition,
+            dropout=config.dropout,
         )
         return cls(networks, config, torch.from_numpy(label_set.allowed_transitions.copy()))
 
     def transition_logits(self, token_vectors: Tensor) -> Tensor:
         """``(N, width) -> (N, L, L)`` (from, to), section 3.1."""
-        return self.networks.transition_logits(token_vectors)
+        logits: Tensor = self.networks.transition(token_vectors)
+        return logits
 
     def reliability(self, document_vectors: Tensor) -> Tensor:
         """Scaled reliabilities, eqs. (1) and (2): ``(B, width) -> (B, K, L)``."""
@@ -112,13 +120,58 @@ class Conditionals(nn.Module):
         """Log of eq. (10): ``(B, K, L, L) -> (N, L)``."""
         return chain.emission_evidence(emission.log(), batch.weak_labels, batch.weight, batch.offsets)
 
+    def chain_transitions(self, logits: Tensor) -> tuple[Tensor, bool]:
+        """What :mod:`pyro_chmm.chain` takes: ``(N, L, L)``, and whether its kernels still have to take the SoftMax of rows.
+
+        Normalised over sequences, these are factors: the chain's evidence is that of :meth:`log_partition` too high.
+        """
+        if self.config.transition_normalization == "row":
+            return logits, True
+        return (logits - logits.detach().amax((-1, -2), keepdim=True)).exp(), False
+
+    def log_partition(self, transitions: Tensor, offsets: Tensor) -> Tensor:
+        """Log of the sum of all label sequences' factors, ``(B,)``; 0 where rows are normalised."""
+        if self.config.transition_normalization == "row":
+            return transitions.new_zeros(len(offsets) - 1, dtype=torch.float64)
+        silence = transitions.new_zeros(transitions.shape[:2])
+        initial, backend = self.initial.to(transitions), self.config.backend
+        return chain.log_evidence(initial, transitions, silence, offsets, logits=False, backend=backend)
+
+    def log_evidence(self, emission: Tensor, batch: PackedBatch) -> Tensor:
+        """Log probability of each document's weak labels given an emission: ``(B, K, L, L) -> (B,)``."""
+        transitions, logits = self.chain_transitions(self.transition_logits(batch.token_vectors))
+        evidence = self.log_emission_evidence(emission, batch)
+        initial, backend = self.initial.to(transitions), self.config.backend
+        total = chain.log_evidence(initial, transitions, evidence, batch.offsets, logits=logits, backend=backend)
+        return total - self.log_partition(transitions, batch.offsets)
+
     def decoding_transitions(self, token_vectors: Tensor) -> Tensor:
-        """Transition probabilities ``(N, L, L)`` for decoding.
+        """Transition probabilities or factors ``(N, L, L)`` for decoding.
 
         Where decoding is constrained, invalid BIO transitions have probability 0 and rows are not normalised again: the
         posterior is then that of the model given that the sequence is valid.
         """
-        transition = torch.softmax(self.transition_logits(token_vectors), dim=-1)
+        transitions, logits = self.chain_transitions(self.transition_logits(token_vectors))
+        if logits:
+            transitions = torch.softmax(transitions, dim=-1)
         if not self.config.constrained_decoding:
-            return transition
-        return transition.masked_fill_(~self.allowed_transitions, 0.0)
+            return transitions
+        return transitions.masked_fill_(~self.allowed_transitions, 0.0)
+
+
+def sequence_transitions(logits: Tensor, inside: Tensor) -> list[Tensor]:
+    """The Markov chain that a globally normalised chain is, given all of its document: transitions that look ahead.
+
+    Row i of step t is proportional to ``exp(logits[t, i, :])`` times the sum over all that may follow.
+
+    :param logits: ``(B, T, L, L)``, padded.
+    :param inside: ``(B, T)`` bool, where there is a token.
+    :returns: T transition matrices ``(B, L, L)``, rows that sum to 1.
+    """
+    ahead = logits.new_zeros(logits.shape[0], logits.shape[-1])  # log of what follows each label
+    rows: list[Tensor] = []
+    for factor, token in zip(reversed(logits.unbind(1)), reversed(inside.unbind(1)), strict=True):
+        scores = factor + ahead.unsqueeze(-2)
+        rows.append(torch.softmax(scores, dim=-1))
+        ahead = torch.where(token.unsqueeze(-1), scores.logsumexp(dim=-1), ahead)
+    return rows[::-1]

@@ -32,6 +32,11 @@ class SparseCHMMConfig:
         "Choose epochs by F1 on gold validation labels, or by held-out evidence (no gold is seen).",
     )
     shared_transition: bool = _option(True, "Transition weights by the label entered alone; off is the paper's full layer.")
+    transition_normalization: Literal["sequence", "row"] = _option(
+        "sequence", "Normalise transitions over whole label sequences, as a CRF, or each row by SoftMax, as in the paper."
+    )
+    transition_hidden: int = _option(128, "Units of a hidden layer below the transitions; 0 for none, as in the paper.")
+    dropout: float = _option(0.5, "Share of token features and hidden units left out in a step, where there is a hidden layer.")
     # emission
     reliability_level: Literal["label", "entity"] = _option(
         "label", "One reliability a label, or one an entity type."
@@ -56,6 +61,9 @@ class SparseCHMMConfig:
     o_weight_silent: float = _option(
         0.7, "Weight of an LF's O at tokens where no LF fires (1: plain evidence)."
     )
+    o_weight_beside: float = _option(
+        3.0, "Weight of an LF's O at silent tokens beside one where an LF fires: whoever marked that one looked here too."
+    )
     # priors and objective
     emission_prior: str = _option(
         "amortized", "Prior on the emission: amortized, or NAME:STRENGTH from the registry."
@@ -69,7 +77,8 @@ class SparseCHMMConfig:
     )
     backend: str = _option("auto", "Chain backend: auto, reference, cpu or cuda.")
     # training
-    batch_size: int = _option(128, "Documents a training step.")
+    batch_size: int = _option(128, "At most so many documents a training step.")
+    batch_tokens: int = _option(2048, "At most so many tokens a training step, unless one document is longer.")
     pretrain_learning_rate: float = _option(0.05, "Learning rate of MSE pre-training.")
     pretrain_steps: int = _option(200, "At most so many steps of MSE pre-training, eq. (7); it ends on convergence.")
     learning_rate_stage1: float = _option(2e-3, "Learning rate of stage 1 (transitions and base prior).")
@@ -106,15 +115,17 @@ class SparseCHMMConfig:
         for name in ("concentration_base", "concentration_range", "h_n", "h_s", "g_r_stage1", "g_r_stage23"):
             _require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
         _require(self.g_n > 1, "g_n", self.g_n, "a number above 1")
+        _require(self.o_weight_beside >= 0, "o_weight_beside", self.o_weight_beside, "0 or more")
         for name in ("o_weight_contested", "o_weight_silent", "addon_weight"):
             _require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a number from 0 to 1")
         for name in ("kl_weight", "posterior_sharpening", "weight_penalty"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         for name in (n for n in hints if "learning_rate" in n or n == "gradient_clip"):
             _require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
-        for name in ("batch_size", "patience", "epochs_stage1"):
+        for name in ("batch_size", "batch_tokens", "patience", "epochs_stage1"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
-        for name in ("pretrain_steps", "epochs_stage2", "epochs_stage3", "seed"):
+        _require(0 <= self.dropout < 1, "dropout", self.dropout, "a number from 0 to below 1")
+        for name in ("transition_hidden", "pretrain_steps", "epochs_stage2", "epochs_stage3", "seed"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         _require(len(self.layers) > 0, "layers", self.layers, "at least one layer")
         _require(

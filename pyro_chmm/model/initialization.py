@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pyro_chmm.data.batching import PackedCorpus
 from pyro_chmm.errors import TrainingError
 from pyro_chmm.model.conditionals import Conditionals
-from pyro_chmm.model.networks import StandardizedLinear
+from pyro_chmm.model.networks import StandardizedProjection
 
 log = logging.getLogger(__name__)
 
@@ -57,13 +57,16 @@ def _rows(counts: NDArray[np.float64]) -> Tensor:
 
 
 def initialize(conditionals: Conditionals, packed: PackedCorpus, statistics: ObservedStatistics) -> None:
-    """Set biases in closed form, weights to 0, and the layers' standardisation from the corpus's vectors.
+    """Set biases in closed form, weights to 0 (those of a hidden layer at random), and the layers' standardisation.
 
     Transition biases are log Psi*; an LF's reliability starts at its share of the LFs' agreement with the vote, its
     reliability on O at its agreement there.
     """
     networks = conditionals.networks
-    _standardize(networks.transition, packed.vectors.tokens)
+    first = networks.transition.inner or networks.transition.outer
+    _standardize(first, packed.vectors.tokens)
+    if networks.transition.inner is not None:
+        nn.init.kaiming_uniform_(networks.transition.inner.weight)
     _standardize(networks.reliability, packed.vectors.documents)
     _standardize(networks.addon, packed.vectors.documents)
     diagonal = statistics.emission.diagonal(dim1=-2, dim2=-1)  # (K, L)
@@ -75,11 +78,11 @@ def initialize(conditionals: Conditionals, packed: PackedCorpus, statistics: Obs
         logits = torch.cat([logits[:, :1], (logits[:, 1::2] + logits[:, 2::2]) / 2], dim=1)
     with torch.no_grad():
         conditionals.observed_emission.copy_(statistics.emission)
-        networks.transition.bias.copy_(statistics.transition.log().flatten())
+        networks.transition.bias.copy_(statistics.transition.log())
         networks.reliability.bias.copy_(logits.flatten())
 
 
-def _standardize(layer: StandardizedLinear, vectors: NDArray[np.float16]) -> None:
+def _standardize(layer: StandardizedProjection, vectors: NDArray[np.float16]) -> None:
     """Set a layer's mean and deviation, in float64 over slices: vectors may be larger than memory."""
     total, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
     for start in range(0, len(vectors), 16_384):

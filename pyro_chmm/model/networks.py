@@ -6,53 +6,82 @@ import torch
 from torch import Tensor, nn
 
 
-class StandardizedLinear(nn.Module):
-    """A linear layer over vectors that it standardises by a corpus's mean and standard deviation.
+class StandardizedProjection(nn.Module):
+    """A linear map of vectors that it standardises by a corpus's mean and standard deviation.
 
     Learning rates then do not depend on the encoder's scale. Standardising is folded into the weights, which costs
-    outputs x width, not vectors x width.
+    outputs x width, not vectors x width. So is dropout, which leaves out features for a whole batch.
 
     :param width: length of a vector.
     :param outputs: number of outputs.
+    :param dropout: share of the features left out in a training step.
     """
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, width: int, outputs: int) -> None:
+    def __init__(self, width: int, outputs: int, dropout: float = 0.0) -> None:
         super().__init__()
+        self.dropout = dropout
         self.weight = nn.Parameter(torch.zeros(outputs, width))
-        self.bias = nn.Parameter(torch.zeros(outputs))
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("deviation", torch.ones(width))
 
     def forward(self, vectors: Tensor) -> Tensor:
         """``(..., width) -> (..., outputs)``."""
-        weight = self.weight / self.deviation
-        return nn.functional.linear(vectors, weight, self.bias - weight @ self.mean)
+        return self.shifted(vectors, 0.0)
+
+    def shifted(self, vectors: Tensor, bias: Tensor | float) -> Tensor:
+        """The projection plus a bias ``(outputs,)``."""
+        scale = 1 / self.deviation
+        if self.dropout and self.training:
+            scale = nn.functional.dropout(scale, self.dropout)
+        weight = self.weight * scale
+        return nn.functional.linear(vectors, weight, bias - weight @ self.mean)
 
 
-class SharedTransition(StandardizedLinear):
-    """Transition logits with one weight vector for each label that is entered, whatever label is left.
+class StandardizedLinear(StandardizedProjection):
+    """A :class:`StandardizedProjection` with a bias."""
 
-    ``logit[i, j] = bias[i, j] + weight[j] . vector``: L times fewer weights than a layer for all L x L entries, which learn less of
-    the training tokens by heart.
-
-    :param width: length of a vector.
-    :param num_labels: L; the outputs are the L x L logits.
-    """
-
-    def __init__(self, width: int, num_labels: int) -> None:
-        super().__init__(width, num_labels)
-        self.num_labels = num_labels
-        self.bias = nn.Parameter(torch.zeros(num_labels * num_labels))
+    def __init__(self, width: int, outputs: int, dropout: float = 0.0) -> None:
+        super().__init__(width, outputs, dropout)
+        self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """``(..., width) -> (..., L * L)``."""
-        weight = self.weight / self.deviation
-        entered = nn.functional.linear(vectors, weight, -(weight @ self.mean))
-        bias = self.bias.reshape(self.num_labels, self.num_labels)
-        return (bias + entered.unsqueeze(-2)).flatten(-2)
+        """``(..., width) -> (..., outputs)``."""
+        return self.shifted(vectors, self.bias)
+
+
+class Transition(nn.Module):
+    """Transition logits of each token, from its vector.
+
+    ``logits[i, j] = bias[i, j] + outer(h)[i, j]``, where ``h`` is the vector itself, as in the paper, or a hidden layer over it.
+
+    :param width: length of a vector.
+    :param num_labels: L.
+    :param hidden: units of the hidden layer; 0 for none.
+    :param shared: one output for each label that is entered, ``outer(h)[j]``, whatever label is left: L times fewer weights, which
+        learn less of the training tokens by heart.
+    :param dropout: share of features and hidden units left out in a training step, where there is a hidden layer; hidden
+        units token by token.
+    """
+
+    def __init__(self, width: int, num_labels: int, hidden: int = 0, shared: bool = False, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.width, self.num_labels = width, num_labels
+        outputs = num_labels if shared else num_labels * num_labels
+        self.inner = StandardizedLinear(width, hidden, dropout) if hidden else None
+        self.outer = StandardizedProjection(hidden or width, outputs)
+        self.bias = nn.Parameter(torch.zeros(num_labels, num_labels))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """``(..., width) -> (..., L, L)``."""
+        if self.inner is not None:
+            hidden = torch.relu(self.inner(vectors))
+            vectors = nn.functional.dropout(hidden, self.inner.dropout, self.training)
+        outputs: Tensor = self.outer(vectors)
+        shared = outputs.shape[-1] == self.num_labels
+        return self.bias + (outputs.unsqueeze(-2) if shared else outputs.unflatten(-1, self.bias.shape))
 
 
 class Networks(nn.Module):
@@ -63,7 +92,7 @@ class Networks(nn.Module):
     :param num_lfs: K.
     :param num_labels: L.
     :param entity_level: one reliability an entity type, shared by its B- and I-labels, instead of one a label.
-    :param shared_transition: see :class:`SharedTransition`; the paper has a layer for all L x L entries.
+    :param transition_hidden, shared_transition, dropout: see :class:`Transition`; the default is the paper's single layer.
     """
 
     def __init__(
@@ -72,24 +101,18 @@ class Networks(nn.Module):
         document_width: int,
         num_lfs: int,
         num_labels: int,
+        *,
         entity_level: bool = False,
+        transition_hidden: int = 0,
         shared_transition: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.num_lfs, self.num_labels, self.entity_level = num_lfs, num_labels, entity_level
         scores = (num_labels + 1) // 2 if entity_level else num_labels
-        self.transition: StandardizedLinear = (
-            SharedTransition(token_width, num_labels)
-            if shared_transition
-            else StandardizedLinear(token_width, num_labels * num_labels)
-        )
+        self.transition = Transition(token_width, num_labels, transition_hidden, shared_transition, dropout)
         self.reliability = StandardizedLinear(document_width, num_lfs * scores)
         self.addon = StandardizedLinear(document_width, num_lfs * num_labels)
-
-    def transition_logits(self, token_vectors: Tensor) -> Tensor:
-        """``(N, token_width) -> (N, L, L)``, (from, to); SoftMax over the last axis gives the transition matrices."""
-        logits: Tensor = self.transition(token_vectors).unflatten(-1, (self.num_labels, self.num_labels))
-        return logits
 
     def reliability_logits(self, document_vectors: Tensor) -> Tensor:
         """``(B, document_width) -> (B, K, L)``."""

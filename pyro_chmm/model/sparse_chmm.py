@@ -28,7 +28,7 @@ from torch import BoolTensor, Tensor, nn
 from pyro_chmm import chain
 from pyro_chmm.data.batching import PackedBatch
 from pyro_chmm.errors import ConfigError
-from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.conditionals import Conditionals, sequence_transitions
 from pyro_chmm.model.priors import Amortized, AnyPrior, EmissionPrior
 
 _Shape = torch.Size | list[int] | tuple[int, ...]
@@ -94,7 +94,7 @@ class TiedPrior(TorchDistribution):
 
     def sample(self, sample_shape: _Shape = torch.Size()) -> Tensor:  # noqa: B008  (torch's signature)
         """A sample of the guide's distribution."""
-        return cast(Tensor, self.posterior().sample(sample_shape))
+        return self.posterior().sample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Zeros of the batch shape."""
@@ -218,22 +218,20 @@ class SparseCHMMModel(nn.Module):
 
     def marginalize_chain(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> None:
         """All of z and x as one factor: the log evidence of each document, sharpened if asked for."""
-        inputs = self.chain_inputs(batch, emission, logits)
-        config = self.conditionals.config
+        conditionals, config = self.conditionals, self.conditionals.config
+        transitions, are_logits = conditionals.chain_transitions(logits)
+        evidence = conditionals.log_emission_evidence(emission, batch)
+        inputs = conditionals.initial.to(logits), transitions, evidence, batch.offsets
         if config.posterior_sharpening == 0:
-            objective = chain.log_evidence(*inputs, backend=config.backend)
+            objective = chain.log_evidence(*inputs, logits=are_logits, backend=config.backend)
         else:
             # one pass for both, with the gradient of their sum
-            sharpened = chain.sharpened_evidence(*inputs, config.posterior_sharpening, backend=config.backend)
+            sharpened = chain.sharpened_evidence(
+                *inputs, config.posterior_sharpening, logits=are_logits, backend=config.backend
+            )
             objective, self.terms["entropy"] = sharpened.value, sharpened.entropy.sum()
+        objective = objective - conditionals.log_partition(transitions, batch.offsets)
         pyro.factor("weak_labels", objective.to(logits.dtype))
-
-    def chain_inputs(
-        self, batch: PackedBatch, emission: Tensor, logits: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What :mod:`pyro_chmm.chain` takes."""
-        evidence = self.conditionals.log_emission_evidence(emission, batch)
-        return self.conditionals.initial.to(logits), logits, evidence, batch.offsets
 
     def enumerate_chain(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> None:
         """The loop over tokens as the story tells it."""
@@ -244,8 +242,11 @@ class SparseCHMMModel(nn.Module):
         position = (batch.offsets[:-1].unsqueeze(-1) + torch.arange(longest, device=device)).clamp(
             max=len(logits) - 1
         )
-        # unbind, not [:, t]: the backward of each select would be a full-size tensor of zeros
-        transitions = torch.softmax(logits, dim=-1)[position].unbind(1)  # T times (B, L, L)
+        if self.conditionals.config.transition_normalization == "sequence":
+            transitions = sequence_transitions(logits[position], inside)  # T times (B, L, L)
+        else:
+            # unbind, not [:, t]: the backward of each select would be a full-size tensor of zeros
+            transitions = list(torch.softmax(logits, dim=-1)[position].unbind(1))
         labels, weight = batch.weak_labels[position].unbind(1), batch.weight[position].unbind(1)
         z = torch.zeros(batch.num_documents, dtype=torch.long, device=device)
         for t in pyro.markov(range(longest)):
@@ -260,7 +261,10 @@ class SparseCHMMModel(nn.Module):
         config = self.conditionals.config
         if config.posterior_sharpening == 0:
             return
-        entropy = chain.entropy(*self.chain_inputs(batch, emission, logits), backend=config.backend)
+        transitions, are_logits = self.conditionals.chain_transitions(logits)
+        evidence = self.conditionals.log_emission_evidence(emission, batch)
+        inputs = self.conditionals.initial.to(logits), transitions, evidence, batch.offsets
+        entropy = chain.entropy(*inputs, logits=are_logits, backend=config.backend)
         self.terms["entropy"] = entropy.detach().sum()
         pyro.factor("posterior_sharpening", -config.posterior_sharpening * entropy.to(logits.dtype))
 

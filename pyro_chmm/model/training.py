@@ -18,7 +18,7 @@ from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.errors import ChainError, TrainingError
 from pyro_chmm.model import initialization
 from pyro_chmm.model.conditionals import Conditionals
-from pyro_chmm.model.networks import StandardizedLinear
+from pyro_chmm.model.networks import StandardizedLinear, StandardizedProjection
 from pyro_chmm.model.priors import AnyPrior
 from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel
 from pyro_chmm.model.verification import refuse_mismatch
@@ -76,7 +76,7 @@ class Trainer:
         select: Callable[[], Selection],
     ) -> None:
         config = conditionals.config
-        self.conditionals, self.config, self.select = conditionals, config, select
+        self.conditionals, self.config, self.select = conditionals.eval(), config, select
         self.train, self.extra, self.vote = train, extra, vote
         self.model = SparseCHMMModel(conditionals, prior, config.kl_weight, config.marginalize)
         self.guide = SparseCHMMGuide(conditionals, prior, config.kl_weight)
@@ -107,7 +107,7 @@ class Trainer:
         if self.config.verify and self.config.marginalize == "fast":
             refuse_mismatch(self.conditionals, self.model.prior, next(iter(self.batches())))
         networks, config = self.conditionals.networks, self.config
-        base = [networks.transition, networks.reliability]
+        base: list[nn.Module] = [networks.transition, networks.reliability]
         with pyro.validation_enabled(False):  # every loss, gradient and weight is checked in step()
             self.run_stage(1, base, config.learning_rate_stage1, config.epochs_stage1)
             if config.stage2 != "none":
@@ -115,7 +115,7 @@ class Trainer:
             if config.stage2 == "separate" and config.epochs_stage2:
                 self.run_stage(2, [networks.addon], config.learning_rate_stage2, config.epochs_stage2)
             if config.epochs_stage3:
-                third = [networks.transition] + ([networks.addon] if config.stage2 == "merged" else [])
+                third: list[nn.Module] = [networks.transition] + ([networks.addon] if config.stage2 == "merged" else [])
                 self.run_stage(3, third, config.learning_rate_stage3, config.epochs_stage3)
 
     def restore_best(self) -> int:
@@ -132,7 +132,7 @@ class Trainer:
 
     def batches(self) -> Iterator[PackedBatch]:
         """An epoch of the training documents in random order."""
-        for batch in self.train.shuffled(self.config.batch_size, self.shuffle):
+        for batch in self.train.shuffled(self.config.batch_size, self.config.batch_tokens, self.shuffle):
             yield batch.to(self.device)
 
     def prepare(self) -> None:
@@ -177,7 +177,7 @@ class Trainer:
         with torch.enable_grad():
             self.pretrain(conditionals.networks.addon, target)
 
-    def run_stage(self, stage: int, layers: list[StandardizedLinear], learning_rate: float, epochs: int) -> None:
+    def run_stage(self, stage: int, layers: list[nn.Module], learning_rate: float, epochs: int) -> None:
         """Train some layers, keep the best weights and stop when patience runs out."""
         config, optimizer = self.config, self.begin_stage(stage, layers, learning_rate)
         best, waited = self.keep_if_better(stage, self.select().value), 0
@@ -196,13 +196,14 @@ class Trainer:
                     break
         self.restore(stage)
 
-    def begin_stage(self, stage: int, layers: list[StandardizedLinear], learning_rate: float) -> torch.optim.Optimizer:
+    def begin_stage(self, stage: int, layers: list[nn.Module], learning_rate: float) -> torch.optim.Optimizer:
         """Freeze all but some layers; returns an optimiser of theirs."""
         self.conditionals.stage = stage
         self.conditionals.requires_grad_(False)
         for layer in layers:
             layer.requires_grad_(True)
-        self.penalized = [layer.weight for layer in layers]
+        parts = [part for layer in layers for part in layer.modules() if isinstance(part, StandardizedProjection)]
+        self.penalized = [part.weight for part in parts if not part.dropout]  # dropout is penalty enough
         return torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=learning_rate, fused=True)
 
     def keep_if_better(self, stage: int, value: float) -> float:
@@ -216,12 +217,14 @@ class Trainer:
     def run_epoch(self, stage: int, epoch: int, optimizer: torch.optim.Optimizer) -> EpochRecord:
         """One pass over the training documents, then the selection score."""
         started = time.perf_counter()
+        self.conditionals.train()
         totals = {"loss": 0.0, "kl": 0.0, "entropy": 0.0}
         for step, batch in enumerate(self.batches(), start=1):
             loss = self.step(batch, optimizer, f"stage {stage}, epoch {epoch}, step {step}")
             totals["loss"] += loss
             for name, value in self.model.terms.items():
                 totals[name] += float(value)
+        self.conditionals.eval()
         seconds = time.perf_counter() - started
         try:
             selection = self.select()

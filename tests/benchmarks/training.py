@@ -19,7 +19,7 @@ from pyro_chmm import SparseCHMM, load_dataset
 from pyro_chmm.data.batching import PackedCorpus
 from pyro_chmm.data.encoder import EncoderSettings, encode
 from pyro_chmm.label_models.majority_vote import MajorityVote
-from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.conditionals import Conditionals, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.priors import Amortized
 from pyro_chmm.model.training import Selection, Trainer
@@ -85,7 +85,7 @@ def _epoch(data: str, shared: bool, repeats: int) -> Row:
     corpus = load_dataset(data)
     train = corpus.get("train") or corpus.valid
     vectors = encode(train, EncoderSettings(config.encoder, config.layers, config.document_vector))
-    packed = PackedCorpus(train.without_gold(), vectors, config.o_weight_contested, config.o_weight_silent)
+    packed = PackedCorpus(train.without_gold(), vectors, o_weights(config))
     widths = vectors.tokens.shape[1], vectors.documents.shape[1]
     conditionals = Conditionals.build(config, train.label_set, train.num_lfs, *widths)
     vote = MajorityVote().predict_ids(train)

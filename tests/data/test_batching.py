@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyro_chmm.data.batching import PackedCorpus, observation_weights
+from pyro_chmm.data.batching import OWeights, PackedCorpus
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.encoder import EncoderSettings, Vectors
 from pyro_chmm.errors import DataError
@@ -24,7 +24,7 @@ def packed() -> PackedCorpus:
     )
     tokens = np.arange(8 * 2, dtype=np.float16).reshape(8, 2)
     documents = np.arange(4, dtype=np.float16).reshape(4, 1)
-    return PackedCorpus(corpus, Vectors(tokens, documents, EncoderSettings("none"), cached=False))
+    return PackedCorpus(corpus, Vectors(tokens, documents, EncoderSettings("none"), cached=False), OWeights())
 
 
 def test_a_batch_holds_the_documents_asked_for(packed: PackedCorpus) -> None:
@@ -49,7 +49,7 @@ def test_a_batch_out_of_order_equals_its_documents_alone(packed: PackedCorpus) -
 
 
 def test_shuffled_batches_hold_every_occupied_document_once(packed: PackedCorpus) -> None:
-    batches = list(packed.shuffled(2, torch.Generator().manual_seed(0)))
+    batches = list(packed.shuffled(2, 1000, torch.Generator().manual_seed(0)))
     assert [batch.num_documents for batch in batches] == [2, 1]
     assert sorted(torch.cat([batch.documents for batch in batches]).tolist()) == [0, 2, 3]
 
@@ -72,11 +72,11 @@ def test_vectors_of_another_corpus_are_refused(packed: PackedCorpus) -> None:
         np.zeros((7, 2), np.float16), np.zeros((4, 1), np.float16), EncoderSettings("none"), cached=False
     )
     with pytest.raises(DataError, match="7 tokens"):
-        PackedCorpus(packed.corpus, wrong)
+        PackedCorpus(packed.corpus, wrong, OWeights())
 
 
 def test_vectors_that_stay_on_disk_give_the_same_batches(packed: PackedCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyro_chmm.data.batching._RESIDENT_BYTES", 0)
-    streamed = PackedCorpus(packed.corpus, packed.vectors)
+    streamed = PackedCorpus(packed.corpus, packed.vectors, OWeights())
     for documents in (np.array([3, 0]), np.array([0, 1, 2]), np.array([1])):
         assert torch.equal(streamed.batch(documents).token_vectors, packed.batch(documents).token_vectors)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyro_chmm.data.batching import PackedCorpus
+from pyro_chmm.data.batching import OWeights, PackedCorpus
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.encoder import EncoderSettings, Vectors
 from pyro_chmm.data.labels import LabelSet
@@ -62,7 +62,7 @@ def make_packed(corpus: Corpus, seed: int = 0, contested: float = 0.0) -> Packed
     if corpus.gold is not None:
         tokens[:, 0] += corpus.gold
     documents = rng.normal(size=(corpus.num_documents, WIDTH)).astype(np.float16)
-    return PackedCorpus(corpus, Vectors(tokens, documents, EncoderSettings("none"), cached=False), contested)
+    return PackedCorpus(corpus, Vectors(tokens, documents, EncoderSettings("none"), cached=False), OWeights(contested))
 
 
 def make_trainer(
