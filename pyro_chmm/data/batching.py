@@ -85,13 +85,12 @@ class OWeights:
 
     def of(self, weak_labels: NDArray[np.int16], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
         """The weight of every observation: ``(N, K), (B+1,) -> (N, K)``."""
-        fires = (weak_labels > O).any(axis=1)
-        joined = np.ones(max(len(fires) - 1, 0), dtype=bool)  # whether token n and n + 1 are of one document
-        inner = offsets[(offsets > 0) & (offsets < len(fires))]
-        joined[inner - 1] = False
-        beside = np.zeros(len(fires), dtype=bool)
-        beside[1:] |= fires[:-1] & joined
-        beside[:-1] |= fires[1:] & joined
+        fires: NDArray[np.bool_] = np.asarray((weak_labels > O).any(axis=1))
+        document = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        together = document[1:] == document[:-1]  # token n and n + 1
+        beside = np.zeros_like(fires)
+        beside[1:] |= fires[:-1] & together
+        beside[:-1] |= fires[1:] & together
         o_weight = np.where(fires, self.contested, np.where(beside, self.beside, self.silent)).astype(np.float32)
         return np.where(weak_labels == O, o_weight[:, None], (weak_labels != ABSTAIN).astype(np.float32))
 
@@ -110,11 +109,15 @@ class PackedCorpus:
                 f"{corpus.num_documents} and {corpus.num_tokens}; encode this corpus."
             )
         self.corpus, self.vectors = corpus, vectors
-        self.weight = o_weights.of(corpus.weak_labels, corpus.offsets)
+        self.reweigh(o_weights)
         # in single precision in memory where they fit: converting them again for every batch costs more than the model does
         fits = 2 * vectors.tokens.nbytes <= _RESIDENT_BYTES
         self._resident = _float32(np.asarray(vectors.tokens)) if fits else None
         self._gathered = torch.empty(0, vectors.tokens.shape[1])
+
+    def reweigh(self, o_weights: OWeights) -> None:
+        """Let the O of an LF count otherwise from now on."""
+        self.weight = o_weights.of(self.corpus.weak_labels, self.corpus.offsets)
 
     def batch(self, documents: NDArray[np.int64]) -> PackedBatch:
         """The packed batch of some documents, in the order given; its token vectors hold until the next batch is drawn."""

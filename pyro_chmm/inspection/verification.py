@@ -135,7 +135,7 @@ def verify_corpus(
 
     :param documents: at most so many documents; empty ones are not chosen.
     """
-    packed = PackedCorpus(corpus, vectors, o_weights(config))
+    packed = PackedCorpus(corpus, vectors, o_weights(config, training=True))
     batch = packed.batch(random_documents(corpus, documents, config.seed))
     conditionals = Conditionals.build(
         config, corpus.label_set, corpus.num_lfs, vectors.tokens.shape[1], vectors.documents.shape[1]
@@ -186,8 +186,8 @@ def random_documents(corpus: Corpus, documents: int, seed: int) -> NDArray[np.in
 
 
 def perturbed(conditionals: Conditionals, seed: int) -> Conditionals:
-    """A copy in float64 on the CPU at its last stage, noise on every parameter, random WXOR scores."""
-    copied = copy.deepcopy(conditionals).to("cpu", torch.float64)
+    """A copy in float64 on the CPU at its last stage, noise on every parameter, random WXOR scores, no dropout."""
+    copied = copy.deepcopy(conditionals).to("cpu", torch.float64).eval()
     copied.stage = 3
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _VOTE_LF = "majority-vote"
+#: Weights of silence in prediction that are tried on gold validation labels.
+_SILENCE_WEIGHTS = (0.3, 0.7, 1.0)
 
 
 class SparseCHMM(LabelModel):
@@ -68,6 +70,7 @@ class SparseCHMM(LabelModel):
         if isinstance(emission_prior, str):
             values["emission_prior"] = emission_prior
         self.config = SparseCHMMConfig.from_dict(values)
+        self._silence, self._silence_chosen = self.config.o_weight_prediction, "o_weight_prediction" in values
         self.prior: AnyPrior = parse_prior(self.config.emission_prior)
         if emission_prior is not None and not isinstance(emission_prior, str):
             self.prior = emission_prior
@@ -92,6 +95,7 @@ class SparseCHMM(LabelModel):
         """
         self._check_input(train, valid)
         self.label_set, self.lf_names = train.label_set, train.lf_names
+        self.config = replace(self.config, o_weight_prediction=self._silence)  # an earlier fit may have chosen another
         if not self._encoder_chosen:  # a preset's encoder is a wish, the user's a demand
             self.config = replace(self.config, encoder=resolve_encoder(self.config.encoder))
         packed = self._pack(train.without_gold(), training=True)  # its gold labels are never looked at
@@ -112,6 +116,8 @@ class SparseCHMM(LabelModel):
             torch.manual_seed(self.config.seed)
             self._trainer, self.history_ = trainer, trainer.history
             self.best_stage_ = trainer.run()
+        if packed_valid is not None and not self._silence_chosen:
+            self._choose_silence(packed_valid)
         self.stages_ = tuple(sorted(trainer.stage_weights))
         self.seconds_per_epoch_ = {
             str(stage): float(
@@ -120,6 +126,19 @@ class SparseCHMM(LabelModel):
             for stage in self.stages_
         }
         return self
+
+    def _choose_silence(self, valid: PackedCorpus) -> None:
+        """Set ``o_weight_prediction`` by F1 on gold validation labels; the smallest change among equals."""
+        gold, present = valid.corpus.gold, self.config.o_weight_prediction
+        if self.config.select != "valid-f1" or gold is None:
+            return
+        found: dict[float, float] = {}
+        for weight in sorted({present, *_SILENCE_WEIGHTS}, key=lambda weight: abs(weight - present)):
+            self.config = replace(self.config, o_weight_prediction=weight)
+            valid.reweigh(o_weights(self.config, training=False))
+            found[weight] = score(valid.corpus.label_set, gold, self._decode(valid), valid.corpus.offsets).f1
+        self.config = replace(self.config, o_weight_prediction=max(found, key=lambda weight: found[weight]))
+        log.info("o_weight_prediction: %g", self.config.o_weight_prediction)
 
     def use_stage(self, stage: int) -> Self:
         """Put the weights after a stage in place; only after :meth:`fit`, since a saved model holds the best stage alone."""
@@ -164,7 +183,7 @@ class SparseCHMM(LabelModel):
             )
             weak_labels = np.column_stack([corpus.weak_labels, vote]).astype(np.int16)
             corpus = replace(corpus, lf_names=(*corpus.lf_names, _VOTE_LF), weak_labels=weak_labels)
-        return PackedCorpus(corpus, vectors, o_weights(self.config))
+        return PackedCorpus(corpus, vectors, o_weights(self.config, training))
 
     @torch.no_grad()
     def _selection(self, packed: PackedCorpus) -> Selection:

@@ -22,9 +22,10 @@ from pyro_chmm.model.reliability import (
 from pyro_chmm.model.wxor import addon_prior
 
 
-def o_weights(config: SparseCHMMConfig) -> OWeights:
+def o_weights(config: SparseCHMMConfig, training: bool) -> OWeights:
     """What an LF's O counts, by the configuration."""
-    return OWeights(config.o_weight_contested, config.o_weight_silent, config.o_weight_beside)
+    silent = config.o_weight_silent if training else config.o_weight_prediction
+    return OWeights(config.o_weight_contested, silent, config.o_weight_beside)
 
 
 class Conditionals(nn.Module):

@@ -21,7 +21,7 @@ class SparseCHMMConfig:
 
     encoder: str = _option("minilm", "Language model: minilm, none, a hub name or a local path.")
     layers: tuple[int, ...] = _option(
-        (3, 6), "Hidden layers put side by side as token vectors; -1 is the last."
+        (2, 4, 6), "Hidden layers put side by side as token vectors; -1 is the last."
     )
     document_vector: Literal["cls", "mean"] = _option(
         "cls", "Document vector: the [CLS] state or the mean over tokens."
@@ -59,7 +59,11 @@ class SparseCHMMConfig:
         0.0, "Weight of an LF's O at tokens where another LF fires (1: plain evidence)."
     )
     o_weight_silent: float = _option(
-        0.7, "Weight of an LF's O at tokens where no LF fires (1: plain evidence)."
+        1.0, "Weight of an LF's O in training at tokens where no LF fires (1: plain evidence)."
+    )
+    o_weight_prediction: float = _option(
+        0.5,
+        "The same when labels are predicted: LFs are silent together, so their silence says less than it seems to.",
     )
     o_weight_beside: float = _option(
         3.0, "Weight of an LF's O at silent tokens beside one where an LF fires: whoever marked that one looked here too."
@@ -84,11 +88,17 @@ class SparseCHMMConfig:
     learning_rate_stage1: float = _option(2e-3, "Learning rate of stage 1 (transitions and base prior).")
     learning_rate_stage2: float = _option(1e-3, "Learning rate of stage 2 (addon prior).")
     learning_rate_stage3: float = _option(1e-3, "Learning rate of stage 3 (transitions).")
-    epochs_stage1: int = _option(40, "At most so many epochs in stage 1.")
-    epochs_stage2: int = _option(20, "At most so many epochs in stage 2.")
-    epochs_stage3: int = _option(30, "At most so many epochs in stage 3.")
-    patience: int = _option(8, "Epochs without a better selection score before a stage ends.")
-    weight_penalty: float = _option(0.01, "L2 penalty on the networks' weights, in nats a token.")
+    epochs_stage1: int = _option(24, "At most so many epochs in stage 1.")
+    epochs_stage2: int = _option(5, "At most so many epochs in stage 2.")
+    epochs_stage3: int = _option(10, "At most so many epochs in stage 3.")
+    selection_window: int = _option(
+        3, "Epochs whose mean score stands for the last of them: one epoch's F1 on few documents is luck in part."
+    )
+    patience: int = _option(6, "Epochs without a better selection score before a stage ends.")
+    weight_penalty: float = _option(0.1, "L2 penalty on the weights of layers without dropout, in nats a token.")
+    weight_averaging: float = _option(
+        0.99, "Decay, a step, of the moving average of weights that is scored and kept; 0 for the weights themselves."
+    )
     gradient_clip: float = _option(5.0, "Largest norm of a step's gradient.")
     verify: bool = _option(
         True, "Before training, check the fast path against TraceEnum_ELBO on the first batch."
@@ -116,15 +126,16 @@ class SparseCHMMConfig:
             _require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
         _require(self.g_n > 1, "g_n", self.g_n, "a number above 1")
         _require(self.o_weight_beside >= 0, "o_weight_beside", self.o_weight_beside, "0 or more")
-        for name in ("o_weight_contested", "o_weight_silent", "addon_weight"):
+        for name in ("o_weight_contested", "o_weight_silent", "o_weight_prediction", "addon_weight"):
             _require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a number from 0 to 1")
         for name in ("kl_weight", "posterior_sharpening", "weight_penalty"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         for name in (n for n in hints if "learning_rate" in n or n == "gradient_clip"):
             _require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
-        for name in ("batch_size", "batch_tokens", "patience", "epochs_stage1"):
+        for name in ("batch_size", "batch_tokens", "selection_window", "patience", "epochs_stage1"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
-        _require(0 <= self.dropout < 1, "dropout", self.dropout, "a number from 0 to below 1")
+        for name in ("dropout", "weight_averaging"):
+            _require(0 <= getattr(self, name) < 1, name, getattr(self, name), "a number from 0 to below 1")
         for name in ("transition_hidden", "pretrain_steps", "epochs_stage2", "epochs_stage3", "seed"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         _require(len(self.layers) > 0, "layers", self.layers, "at least one layer")

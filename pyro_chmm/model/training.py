@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import fmean
+from typing import cast
 
 import numpy as np
 import pyro
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from pyro_chmm import progress
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.errors import ChainError, TrainingError
 from pyro_chmm.model import initialization
 from pyro_chmm.model.conditionals import Conditionals
-from pyro_chmm.model.networks import StandardizedLinear, StandardizedProjection
+from pyro_chmm.model.networks import Networks, StandardizedLinear, StandardizedProjection
 from pyro_chmm.model.priors import AnyPrior
 from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel
 from pyro_chmm.model.verification import refuse_mismatch
@@ -84,6 +90,7 @@ class Trainer:
         self.shuffle = torch.Generator().manual_seed(config.seed)
         self.device = conditionals.initial.device
         self.penalized: list[Tensor] = []
+        self.average = self.new_average()
         self.history: list[EpochRecord] = []
         self.stage_weights: dict[int, dict[str, Tensor]] = {}
         self.stage_selection: dict[int, float] = {}
@@ -180,7 +187,8 @@ class Trainer:
     def run_stage(self, stage: int, layers: list[nn.Module], learning_rate: float, epochs: int) -> None:
         """Train some layers, keep the best weights and stop when patience runs out."""
         config, optimizer = self.config, self.begin_stage(stage, layers, learning_rate)
-        best, waited = self.keep_if_better(stage, self.select().value), 0
+        recent = deque([self.selection().value], maxlen=config.selection_window)
+        best, waited = self.keep_if_better(stage, recent[0]), 0
         with progress.task(f"stage {stage}", total=epochs, unit="epochs") as advance:
             for epoch in range(1, epochs + 1):
                 record = self.run_epoch(stage, epoch, optimizer)
@@ -190,8 +198,10 @@ class Trainer:
                     "stage %d, epoch %d: loss %.5f%s (%.2f s)", stage, epoch, record.loss, f1, record.seconds
                 )
                 advance(1, note=f"loss {record.loss:.4f}{f1}")
-                improved = record.selection > best
-                best, waited = self.keep_if_better(stage, record.selection), 0 if improved else waited + 1
+                recent.append(record.selection)
+                score = fmean(recent)
+                waited = 0 if score > best else waited + 1
+                best = self.keep_if_better(stage, score)
                 if waited >= config.patience:
                     break
         self.restore(stage)
@@ -204,14 +214,44 @@ class Trainer:
             layer.requires_grad_(True)
         parts = [part for layer in layers for part in layer.modules() if isinstance(part, StandardizedProjection)]
         self.penalized = [part.weight for part in parts if not part.dropout]  # dropout is penalty enough
+        self.average = self.new_average()
         return torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=learning_rate, fused=True)
 
+    def new_average(self) -> AveragedModel:
+        """A moving average of the networks' weights, which starts from the present ones and then lengthens."""
+
+        def mix(average: Tensor, weight: Tensor, steps: Tensor | int) -> Tensor:
+            return average.lerp(weight, 1 - min(self.config.weight_averaging, (1 + int(steps)) / (10 + int(steps))))
+
+        average = AveragedModel(self.conditionals.networks, avg_fn=mix)
+        average.update_parameters(self.conditionals.networks)
+        return average.eval()
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The averaged networks in the place of those that are trained."""
+        if not self.config.weight_averaging:
+            yield
+            return
+        conditionals = self.conditionals
+        trained, conditionals.networks = conditionals.networks, cast(Networks, self.average.module)
+        try:
+            yield
+        finally:
+            conditionals.networks = trained
+
+    def selection(self) -> Selection:
+        """How good the averaged weights are."""
+        with self.averaged():
+            return self.select()
+
     def keep_if_better(self, stage: int, value: float) -> float:
-        """Keep the present weights for a stage if none are kept or these are better; returns the best value."""
+        """Keep the averaged weights for a stage if none are kept or these are better; returns the best value."""
         if stage not in self.stage_weights or value > self.stage_selection[stage]:
             self.stage_selection[stage] = value
-            state = self.conditionals.state_dict()
-            self.stage_weights[stage] = {name: tensor.detach().clone() for name, tensor in state.items()}
+            with self.averaged():
+                state = self.conditionals.state_dict()
+                self.stage_weights[stage] = {name: tensor.detach().clone() for name, tensor in state.items()}
         return self.stage_selection[stage]
 
     def run_epoch(self, stage: int, epoch: int, optimizer: torch.optim.Optimizer) -> EpochRecord:
@@ -227,7 +267,7 @@ class Trainer:
         self.conditionals.eval()
         seconds = time.perf_counter() - started
         try:
-            selection = self.select()
+            selection = self.selection()
         except ChainError as error:
             raise self.not_finite(f"stage {stage}, after epoch {epoch}") from error
         tokens = max(self.train.corpus.num_tokens, 1)
@@ -245,7 +285,9 @@ class Trainer:
         """
         optimizer.zero_grad(set_to_none=True)
         try:
-            loss: Tensor = self.elbo.differentiable_loss(self.model, self.guide, batch)  # type: ignore[no-untyped-call]
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Encountered")  # not_finite() says it better
+                loss: Tensor = self.elbo.differentiable_loss(self.model, self.guide, batch)  # type: ignore[no-untyped-call]
         except ValueError as error:  # the chain and Pyro refuse NaN before it becomes a loss
             concentration = self.conditionals.concentration(batch.document_vectors)
             if isinstance(error, ChainError) or not bool(torch.isfinite(concentration).all()):
@@ -259,6 +301,8 @@ class Trainer:
         if not np.isfinite(value) or not bool(torch.isfinite(norm)):
             raise self.not_finite(f"{where}, documents {self.ids_of(batch)}")
         optimizer.step()
+        if self.config.weight_averaging:
+            self.average.update_parameters(self.conditionals.networks)
         if not all(bool(torch.isfinite(parameter).all()) for parameter in trained):
             raise self.not_finite(f"{where}, documents {self.ids_of(batch)}")
         return value

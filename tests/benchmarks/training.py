@@ -68,8 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
             rows.append(_epoch(data, shared, options.repeats))
             _say(
                 options,
-                f"{data}, {rows[-1].layer} transition layer, {rows[-1].tokens} tokens: epoch {rows[-1].epoch:.3f} s, matrix products "
-                f"{rows[-1].products:.3f} s, ratio {rows[-1].ratio:.2f} (at most {MOST_PRODUCTS:g})",
+                f"{data}, {rows[-1].layer} transition layer, {rows[-1].tokens} tokens: epoch {rows[-1].epoch:.3f} s, "
+                f"matrix products {rows[-1].products:.3f} s, ratio {rows[-1].ratio:.2f} (at most {MOST_PRODUCTS:g})",
             )
         if options.fit:
             fits.append(_fit(data))
@@ -85,7 +85,7 @@ def _epoch(data: str, shared: bool, repeats: int) -> Row:
     corpus = load_dataset(data)
     train = corpus.get("train") or corpus.valid
     vectors = encode(train, EncoderSettings(config.encoder, config.layers, config.document_vector))
-    packed = PackedCorpus(train.without_gold(), vectors, o_weights(config))
+    packed = PackedCorpus(train.without_gold(), vectors, o_weights(config, training=True))
     widths = vectors.tokens.shape[1], vectors.documents.shape[1]
     conditionals = Conditionals.build(config, train.label_set, train.num_lfs, *widths)
     vote = MajorityVote().predict_ids(train)

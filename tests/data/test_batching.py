@@ -62,9 +62,21 @@ def test_batches_in_order_hold_every_document(packed: PackedCorpus, max_tokens: 
 
 
 def test_what_an_o_counts() -> None:
-    weak_labels = np.array([[0, 0, -1], [0, 1, -1], [2, 0, 0]], np.int16)
-    weights = observation_weights(weak_labels, contested=0.25, silent=0.5)
-    assert weights.tolist() == [[0.5, 0.5, 0], [0.25, 1, 0], [1, 0.25, 0.25]]
+    weak_labels = np.array([[0, 0, -1], [0, 0, 0], [0, 1, -1], [2, 0, 0], [0, 0, 0]], np.int16)
+    weights = OWeights(contested=0.25, silent=0.5, beside=2.0)
+    # the last token is of another document: nobody fires beside it
+    found = weights.of(weak_labels, np.array([0, 4, 4, 5]))
+    assert found.tolist() == [[0.5, 0.5, 0], [2, 2, 2], [0.25, 1, 0], [1, 0.25, 0.25], [0.5, 0.5, 0.5]]
+    assert found.dtype == np.float32
+    assert weights.of(weak_labels[:0], np.array([0, 0])).shape == (0, 3)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 2, 4, 100])
+def test_shuffled_batches_hold_few_tokens(packed: PackedCorpus, batch_tokens: int) -> None:
+    batches = list(packed.shuffled(2, batch_tokens, torch.Generator().manual_seed(0)))
+    assert sorted(torch.cat([batch.documents for batch in batches]).tolist()) == [0, 2, 3]
+    assert all(batch.num_documents <= 2 for batch in batches)
+    assert all(len(batch.weak_labels) <= batch_tokens or batch.num_documents == 1 for batch in batches)
 
 
 def test_vectors_of_another_corpus_are_refused(packed: PackedCorpus) -> None:

@@ -39,7 +39,12 @@ def make_conditionals(
     config = SparseCHMMConfig.from_dict(
         {"concentration_range": 50.0, "backend": "reference", **hyperparameters}
     )
-    networks = Networks(TOKEN_WIDTH, DOCUMENT_WIDTH, lfs, labels, config.reliability_level == "entity", config.shared_transition)
+    networks = Networks(
+        *(TOKEN_WIDTH, DOCUMENT_WIDTH, lfs, labels),
+        entity_level=config.reliability_level == "entity",
+        transition_hidden=config.transition_hidden,
+        shared_transition=config.shared_transition,
+    )
     conditionals = Conditionals(networks, config, torch.ones(labels, labels, dtype=torch.bool)).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -23,6 +23,9 @@ WIDTH = 5
 SHORT: dict[str, Any] = {
     "batch_size": 4,
     "pretrain_steps": 2,
+    "transition_hidden": 0,
+    "weight_averaging": 0.0,
+    "selection_window": 1,
     "epochs_stage1": 2,
     "epochs_stage2": 2,
     "epochs_stage3": 2,

@@ -198,7 +198,7 @@ def test_a_step_follows_the_gradient_of_evidence_and_penalty() -> None:
     trainer.prepare()
     conditionals = trainer.conditionals.double()
     batch = next(trainer.train.in_order()).to("cpu", torch.float64)
-    layer = conditionals.networks.transition
+    layer = conditionals.networks.transition.outer
     layer.weight.data += 0.1
     trainer.penalized = [layer.weight]
 
@@ -222,7 +222,7 @@ def test_a_step_follows_the_gradient_of_evidence_and_penalty() -> None:
 def test_a_step_is_clipped() -> None:
     trainer = make_trainer(gradient_clip=1e-3)
     trainer.prepare()
-    layer = trainer.conditionals.networks.transition
+    layer = trainer.conditionals.networks.transition.outer
     before = layer.weight.detach().clone()
     trainer.step(next(trainer.batches()), torch.optim.SGD([layer.weight], lr=1.0), "here")
     assert float((layer.weight - before).norm().detach()) == pytest.approx(1e-3, rel=1e-3)
@@ -272,14 +272,14 @@ def finite(trainer: Trainer) -> bool:
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-@pytest.mark.parametrize("layer", ["transition", "reliability"])
+@pytest.mark.parametrize("layer", ["transition.outer", "reliability"])
 @pytest.mark.parametrize("sample_emission", [True, False])
 def test_a_poisoned_weight_stops_training_and_the_last_good_weights_stay(layer: str, sample_emission: bool, poison: float) -> None:
     trainer, script = watched(0, 1, 0.5, sample_emission=sample_emission, epochs_stage1=5)
 
     def after_epoch_2(call: int) -> None:
         if call == 2:
-            getattr(trainer.conditionals.networks, layer).weight.data[0, 0] = poison
+            trainer.conditionals.networks.get_submodule(layer).weight.data[0, 0] = poison
 
     script.afterwards = after_epoch_2
     with pytest.raises(TrainingError) as caught:
@@ -311,7 +311,8 @@ def test_a_failure_in_stage_3_keeps_the_best_of_all_stages() -> None:
 
 
 def test_a_huge_learning_rate_gives_a_poor_model_not_a_broken_one() -> None:
-    trainer = make_trainer(Script(0, *[-1] * 99), learning_rate_stage1=1e3, epochs_stage1=4)
+    script = Script(0, *[-1] * 99)
+    trainer = make_trainer(script, learning_rate_stage1=1e3, epochs_stage1=4, transition_normalization="row")
     trainer.run()  # probabilities are bounded
     assert finite(trainer)
     assert trainer.conditionals.stage == 1
