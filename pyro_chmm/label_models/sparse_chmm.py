@@ -163,7 +163,9 @@ class SparseCHMM(LabelModel):
                 else np.full(corpus.num_tokens, ABSTAIN, np.int16)
             )
             weak_labels = np.column_stack([corpus.weak_labels, vote]).astype(np.int16)
-            corpus = replace(corpus, lf_names=(*corpus.lf_names, _VOTE_LF), weak_labels=weak_labels)
+            coarse = corpus.coarse_labels
+            coarse = None if coarse is None else np.column_stack([coarse, np.full(corpus.num_tokens, -1, np.int16)])
+            corpus = replace(corpus, lf_names=(*corpus.lf_names, _VOTE_LF), weak_labels=weak_labels, coarse_labels=coarse)
         return PackedCorpus(corpus, vectors, o_weights(self.config))
 
     @torch.no_grad()
