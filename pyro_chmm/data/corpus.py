@@ -254,7 +254,8 @@ class Corpus:
         for other in corpora[1:]:
             if (other.observed_set, other.lf_names) != (first.observed_set, first.lf_names):
                 raise DataError(
-                    "Corpora can be put together only if their entity types and LFs are the same, in order, and so their coarse labels."
+                    "Corpora can be put together only if their entity types and LFs are the same, in order, "
+                    "and their coarse labels."
                 )
         coarse = [np.full_like(c.weak_labels, ABSTAIN) if c.coarse_labels is None else c.coarse_labels for c in corpora]
         golds = [corpus.gold for corpus in corpora if corpus.gold is not None]
