@@ -16,14 +16,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pyro_chmm._version import __version__
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
 from pyro_chmm.data.datasets import load_dataset
 from pyro_chmm.data.formats.jsonl import write_predictions
+from pyro_chmm.data.formats.registry import format_to_write, write_labels
 from pyro_chmm.data.scoring import Score, score, score_by_type
 from pyro_chmm.errors import ConfigError, DataError
+from pyro_chmm.label_models import exporting
 from pyro_chmm.label_models.best_consensus import best_consensus
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.run_folder import CONFIG, HISTORY, METRICS, PREDICTIONS, RunFolder
@@ -139,20 +143,53 @@ def predict(
     data_root: Path | None = None,
     split: str | None = None,
     device: str = "cpu",
+    form: str = "jsonl",
 ) -> int:
     """Label a split with a saved model and write tokens, labels and posterior to ``out``, in one step.
 
     :param split: may be left out where the data has one split.
+    :param form: the format to write.
     :returns: the number of documents.
     :raises PyroCHMMError: for a model or data that cannot be used.
     """
+    writer = format_to_write(out, form)
+    corpus, ids, posteriors = _labelled(model_directory, data, data_root, split, device)
+    write_labels(out, corpus, ids, posteriors, writer)
+    return corpus.num_documents
+
+
+def export(
+    model_directory: Path,
+    data: str,
+    out: Path,
+    *,
+    to: str,
+    soft: bool = False,
+    min_confidence: float = 0.0,
+    data_root: Path | None = None,
+    split: str | None = None,
+    device: str = "cpu",
+) -> tuple[int, int, int]:
+    """Label a split with a saved model and write what a tagger is trained on; see :func:`exporting.export`.
+
+    :returns: the numbers of documents, of tokens, and of tokens left out.
+    :raises PyroCHMMError: for a model, data or settings that cannot be used.
+    """
+    corpus, ids, posteriors = _labelled(model_directory, data, data_root, split, device)
+    left_out = exporting.export(out, corpus, ids, posteriors, to, soft=soft, min_confidence=min_confidence)
+    return corpus.num_documents, corpus.num_tokens, left_out
+
+
+def _labelled(
+    model_directory: Path, data: str, data_root: Path | None, split: str | None, device: str
+) -> tuple[Corpus, NDArray[np.int16], list[NDArray[np.float32]]]:
+    """A split, its labels and its posterior."""
     model = SparseCHMM.load(model_directory, device=checked_device(device))
     splits = load_dataset(data, data_root=data_root, lfs="all")
     if split is None and len(splits.splits) != 1:
         raise DataError(f"{splits.name} has the splits {', '.join(splits.splits)}; choose one with --split.")
     corpus = model.matching(splits[next(iter(splits.splits)) if split is None else split])
-    write_predictions(out, corpus, model.predict_ids(corpus), model.predict_proba(corpus))
-    return corpus.num_documents
+    return corpus, model.predict_ids(corpus), model.predict_proba(corpus)
 
 
 def evaluate(

@@ -30,7 +30,7 @@ POSTERIOR = "pyro_chmm_posterior"
 
 def read(path: Path) -> Documents:
     """Read a file; :class:`DataError` for one that is no DocBin, or where spaCy is not installed."""
-    spacy = _spacy()
+    spacy = load_spacy()
     content = read_bytes(path)
     try:
         unpacked = zlib.decompressobj()
@@ -49,7 +49,8 @@ def read(path: Path) -> Documents:
     return _documents(path, documents)
 
 
-def _spacy() -> Any:
+def load_spacy() -> Any:
+    """The library; :class:`DataError` where it is not installed."""
     try:
         import spacy
     except ImportError:
@@ -112,7 +113,7 @@ def write(path: Path, corpus: Corpus, posteriors: Sequence[NDArray[np.floating]]
 
     :raises DataError: for an empty token or one without UTF-8, which spaCy cannot hold, or where spaCy is not installed.
     """
-    spacy = _spacy()
+    spacy = load_spacy()
     vocab = spacy.vocab.Vocab()
     box = spacy.tokens.DocBin(store_user_data=True)
     for number in range(corpus.num_documents):
@@ -125,7 +126,7 @@ def write(path: Path, corpus: Corpus, posteriors: Sequence[NDArray[np.floating]]
         for place, lf in enumerate(corpus.lf_names):
             _add_group(doc, lf, corpus.observed_labels[span, place], corpus.observed_set)
         if corpus.gold is not None:
-            doc.set_ents(_spans(doc, corpus.gold[span], corpus.label_set))
+            doc.set_ents(make_spans(doc, corpus.gold[span], corpus.label_set))
         if posteriors is not None:
             doc.spans[RESULT] = list(doc.ents)
             doc.user_data[POSTERIOR] = np.asarray(posteriors[number], np.float64).round(6).tolist()
@@ -136,7 +137,7 @@ def write(path: Path, corpus: Corpus, posteriors: Sequence[NDArray[np.floating]]
 
 def make_doc(corpus: Corpus, number: int, vocab: Any, path: Path) -> Doc:
     """The tokens of a document as spaCy has them; :class:`DataError` for a token that it cannot hold."""
-    spacy = _spacy()
+    spacy = load_spacy()
     try:
         doc: Doc = spacy.tokens.Doc(vocab, words=list(corpus.tokens[number]))
     except (ValueError, UnicodeError):
@@ -157,14 +158,15 @@ def _has_utf8(token: str) -> bool:
 
 
 def _add_group(doc: Doc, lf: str, ids: Ids, label_set: LabelSet) -> None:
-    spacy = _spacy()
+    spacy = load_spacy()
     abstained = np.flatnonzero(ids == ABSTAIN).tolist()
     if len(ids) and len(abstained) == len(ids):
         return
     attributes = {"abstained": abstained} if abstained else {}
-    doc.spans[lf] = spacy.tokens.SpanGroup(doc, name=lf, spans=_spans(doc, ids, label_set), attrs=attributes)
+    doc.spans[lf] = spacy.tokens.SpanGroup(doc, name=lf, spans=make_spans(doc, ids, label_set), attrs=attributes)
 
 
-def _spans(doc: Doc, ids: NDArray[np.integer], label_set: LabelSet) -> list[Any]:
-    spacy = _spacy()
+def make_spans(doc: Doc, ids: NDArray[np.integer], label_set: LabelSet) -> list[Any]:
+    """The spans of BIO label ids as spaCy has them."""
+    spacy = load_spacy()
     return [spacy.tokens.Span(doc, start, end, label=kind) for start, end, kind in label_set.decode_spans(ids)]

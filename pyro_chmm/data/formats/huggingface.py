@@ -1,8 +1,8 @@
 """A Hugging Face ``datasets`` data set in a folder (``Dataset.save_to_disk``).
 
 Columns: ``tokens``, optionally ``id``, ``ner_tags`` (gold, or the labels found) and ``lf:NAME`` for each LF, lists of a
-``ClassLabel`` whose names are BIO labels; -1 is an abstention. With posteriors, ``posterior`` holds a list of probabilities for each token, in the
-order of the names of ``ner_tags``.
+``ClassLabel`` whose names are BIO labels; -1 is an abstention. With posteriors, ``posterior`` holds a list of probabilities for
+each token, in the order of the names of ``ner_tags``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.formats import Documents
+from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import DataError
 
 _LF = "lf:"
@@ -119,6 +120,21 @@ def save(path: Path, columns: dict[str, list[Any]], features: dict[str, Any], de
         raise DataError(f"{path}: {error.object[error.start]!r} in a token has no UTF-8; write JSON lines.") from None
     with _replacing_folder(path) as temporary, _quiet(datasets):
         data.save_to_disk(str(temporary))
+
+
+def save_tagged(path: Path, columns: dict[str, list[Any]], label_set: LabelSet) -> None:
+    """Write what a token classifier is trained on: ``ner_tags`` may be -100 (a ClassLabel may not), so they are plain numbers.
+
+    The names of the labels, in the order of their numbers, are in the data set's description, as JSON.
+    """
+    datasets = _datasets()
+    features = {
+        "id": datasets.Value("string"),
+        "tokens": datasets.List(datasets.Value("string")),
+        "ner_tags": datasets.List(datasets.Value("int64")),
+        "soft_labels": datasets.List(datasets.List(datasets.Value("float32"))),
+    }
+    save(path, columns, {name: features[name] for name in columns}, json.dumps({"labels": label_set.names}))
 
 
 @contextmanager
