@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
 from pyro_chmm.data.fetching import PUBLISHED, SOURCE, fetch_files
-from pyro_chmm.data.formats import Documents, expect_list, expect_mapping, parse_json, read_text
+from pyro_chmm.data.formats import Documents, expect_list, expect_mapping, naming, parse_json, read_text
 from pyro_chmm.data.formats.registry import SPLIT_SUFFIXES, detect, find_format, has_content
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import DataError
@@ -116,7 +116,8 @@ def _read_splits(
     meta = _read_meta(folder / _META)
     declared = (name for read in documents.values() for name in read.coarse_types)
     coarse_types = tuple(dict.fromkeys((*(meta.coarse_types or ()), *declared)))
-    label_set = LabelSet(meta.entity_types or _declared_or_observed_types(documents, path, coarse_types))
+    with naming(path):
+        label_set = LabelSet(meta.entity_types or _declared_or_observed_types(documents, path, coarse_types))
     lf_names = meta.lf_names if meta.lf_names is not None else _observed_lfs(documents)
     corpora = {}
     for split, read in documents.items():

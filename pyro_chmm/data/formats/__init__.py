@@ -62,12 +62,24 @@ class Documents:
 
     def corpus(self, label_set: LabelSet, lf_names: Sequence[str], coarse_types: Sequence[str] = ()) -> Corpus:
         """The corpus; :class:`DataError` with file, document, LF and token for anything that does not fit."""
-        builder = CorpusBuilder(label_set, lf_names, self.gold is not None, str(self.source), coarse_types)
-        for number, name in enumerate(self.names):
-            builder.add(
-                name, self.tokens[number], self.weak[number], None if self.gold is None else self.gold[number]
-            )
-        return builder.finish()
+        with naming(self.source):
+            builder = CorpusBuilder(label_set, lf_names, self.gold is not None, str(self.source), coarse_types)
+            for number, name in enumerate(self.names):
+                builder.add(
+                    name, self.tokens[number], self.weak[number], None if self.gold is None else self.gold[number]
+                )
+            return builder.finish()
+
+
+@contextmanager
+def naming(source: Path) -> Iterator[None]:
+    """Put the file before a :class:`DataError` that does not name it."""
+    try:
+        yield
+    except DataError as error:
+        if str(source) in str(error):
+            raise
+        raise DataError(f"{source}: {error}") from None
 
 
 def read_bytes(path: Path) -> bytes:
