@@ -34,7 +34,8 @@ def test_convert_with_named_columns(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("Anna B-PER O B-PER\nsings O O O\n")
     succeeded("convert", tmp_path / "x.txt", tmp_path / "x.jsonl", "--columns", "dictionary,_,gold")
     (line,) = (json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines())
-    assert line == {"id": "0", "tokens": ["Anna", "sings"], "labels": ["B-PER", "O"], "weak_labels": {"dictionary": [[0, 1, "PER"]]}}
+    assert line["labels"] == ["B-PER", "O"]
+    assert line["weak_labels"] == {"dictionary": [[0, 1, "PER"]]}
 
 
 @pytest.mark.parametrize(

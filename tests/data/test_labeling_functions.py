@@ -38,11 +38,11 @@ def test_an_lf_may_abstain_and_be_coarse() -> None:
 
 
 def test_what_lfs_do_wrong_is_said() -> None:
+    bad = pyro_chmm.labeling_function("bad")(lambda tokens: [(0, 1, tokens[5])] if tokens else [])
+    far = pyro_chmm.labeling_function("far")(lambda tokens: [(0, 9, "X")])
     with pytest.raises(DataError, match="'bad' failed on document number 1: IndexError"):
-        bad = pyro_chmm.labeling_function("bad")(lambda tokens: [(0, 1, tokens[5])] if tokens else [])
         pyro_chmm.apply_lfs([[], ["a"]], [bad], entity_types=["X"])
     with pytest.raises(DataError, match="LF 'far': the span"):
-        far = pyro_chmm.labeling_function("far")(lambda tokens: [(0, 9, "X")])
         pyro_chmm.apply_lfs([["a"]], [far], entity_types=["X"])
     with pytest.raises(DataError, match="no labeling function"):
         pyro_chmm.apply_lfs([["a"]], [len], entity_types=["X"])  # type: ignore[list-item]
