@@ -22,6 +22,7 @@ from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.majority_vote import MajorityVote
+from pyro_chmm.model.checkpoint import Checkpoints
 from pyro_chmm.model.conditionals import Conditionals, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.priors import AnyPrior, parse_prior
@@ -81,11 +82,12 @@ class SparseCHMM(LabelModel):
 
     # fitting
 
-    def fit(self, train: Corpus, valid: Corpus | None = None) -> Self:
+    def fit(self, train: Corpus, valid: Corpus | None = None, *, checkpoints: Checkpoints | None = None) -> Self:
         """Learn from weak labels alone; ``valid`` chooses epochs.
 
         :param valid: scored after every epoch, by F1 on its gold labels or by the evidence of its weak labels (``select``). Without
             it, the evidence of the training documents decides.
+        :param checkpoints: where to write them, and whether to go on from one, to the same weights as without a break.
         :raises DataError: where the two differ in LFs or labels, or train has no token.
         :raises ConfigError: where F1 is asked for and ``valid`` has no gold labels.
         :raises TrainingError: where training cannot go on.
@@ -107,6 +109,7 @@ class SparseCHMM(LabelModel):
             extra,
             vote,
             lambda: self._selection(packed_valid or packed),
+            checkpoints,
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)

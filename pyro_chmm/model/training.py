@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import pyro
@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from pyro_chmm import progress
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
-from pyro_chmm.errors import ChainError, TrainingError
+from pyro_chmm.errors import ChainError, ModelFileError, TrainingError
 from pyro_chmm.model import initialization
+from pyro_chmm.model.checkpoint import Checkpoint, Checkpoints, random_states, read_checkpoint, set_random_states
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.networks import StandardizedLinear, StandardizedProjection
 from pyro_chmm.model.priors import AnyPrior
@@ -64,6 +65,7 @@ class Trainer:
     :param extra: more documents, for the WXOR scores only (the validation split).
     :param vote: ``(N,)`` a vote on the training documents, for observed statistics.
     :param select: scores the present weights; the best weights of each stage are kept by it.
+    :param checkpoints: where to write them, and whether to go on from one; None: nowhere.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Trainer:
         extra: PackedCorpus | None,
         vote: NDArray[np.int16],
         select: Callable[[], Selection],
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         config = conditionals.config
         self.conditionals, self.config, self.select = conditionals.eval(), config, select
@@ -87,6 +90,8 @@ class Trainer:
         self.history: list[EpochRecord] = []
         self.stage_weights: dict[int, dict[str, Tensor]] = {}
         self.stage_selection: dict[int, float] = {}
+        self.checkpoints = checkpoints
+        self.resumed: Checkpoint | None = None
 
     def run(self) -> int:
         """Train all stages; returns the best one, whose weights are then in place.
@@ -103,16 +108,21 @@ class Trainer:
 
     def run_stages(self) -> None:
         """Initialise, pre-train, verify, then train the stages that the configuration asks for."""
-        self.prepare()
-        if self.config.verify and self.config.marginalize == "fast":
+        if self.checkpoints is not None and self.checkpoints.resume:
+            self.resume(read_checkpoint(self.checkpoints.path))
+        first = 1 if self.resumed is None else int(self.resumed.state["stage"])
+        if self.resumed is None:
+            self.prepare()
+        if self.resumed is None and self.config.verify and self.config.marginalize == "fast":
             refuse_mismatch(self.conditionals, self.model.prior, next(iter(self.batches())))
         networks, config = self.conditionals.networks, self.config
         base: list[nn.Module] = [networks.transition, networks.reliability]
         with pyro.validation_enabled(False):  # every loss, gradient and weight is checked in step()
-            self.run_stage(1, base, config.learning_rate_stage1, config.epochs_stage1)
-            if config.stage2 != "none":
-                self.prepare_addon()
-            if config.stage2 == "separate" and config.epochs_stage2:
+            if first == 1:
+                self.run_stage(1, base, config.learning_rate_stage1, config.epochs_stage1)
+                if config.stage2 != "none":
+                    self.prepare_addon()
+            if config.stage2 == "separate" and config.epochs_stage2 and first <= 2:
                 self.run_stage(2, [networks.addon], config.learning_rate_stage2, config.epochs_stage2)
             if config.epochs_stage3:
                 third: list[nn.Module] = [networks.transition] + ([networks.addon] if config.stage2 == "merged" else [])
@@ -180,9 +190,12 @@ class Trainer:
     def run_stage(self, stage: int, layers: list[nn.Module], learning_rate: float, epochs: int) -> None:
         """Train some layers, keep the best weights and stop when patience runs out."""
         config, optimizer = self.config, self.begin_stage(stage, layers, learning_rate)
-        best, waited = self.keep_if_better(stage, self.select().value), 0
+        done, waited = self.resume_stage(optimizer) or (0, 0)
+        best = self.stage_selection[stage] if done else self.keep_if_better(stage, self.select().value)
         with progress.task(f"stage {stage}", total=epochs, unit="epochs") as advance:
-            for epoch in range(1, epochs + 1):
+            for epoch in range(done + 1, epochs + 1):
+                if waited >= config.patience:
+                    break
                 record = self.run_epoch(stage, epoch, optimizer)
                 self.history.append(record)
                 f1 = "" if record.valid_f1 is None else f", validation F1 {record.valid_f1:.2f}"
@@ -192,9 +205,55 @@ class Trainer:
                 advance(1, note=f"loss {record.loss:.4f}{f1}")
                 improved = record.selection > best
                 best, waited = self.keep_if_better(stage, record.selection), 0 if improved else waited + 1
-                if waited >= config.patience:
-                    break
+                if self.checkpoints is not None and self.checkpoints.due():
+                    self.checkpoint(self.checkpoints, stage, epoch, waited, optimizer)
         self.restore(stage)
+
+    def checkpoint(
+        self, checkpoints: Checkpoints, stage: int, epoch: int, waited: int, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Write all that the epochs to come depend on."""
+        tensors = random_states(self.shuffle)
+        tensors |= {f"weights/{name}": value for name, value in self.conditionals.state_dict().items()}
+        for kept, weights in self.stage_weights.items():
+            tensors |= {f"stage/{kept}/{name}": value for name, value in weights.items()}
+        for number, moments in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer/{number}/{name}": torch.as_tensor(value) for name, value in moments.items()}
+        state = {"stage": stage, "epoch": epoch, "waited": waited, "config": self.config.to_dict()}
+        state["selection"] = {str(kept): value for kept, value in self.stage_selection.items()}
+        state["history"] = [asdict(record) for record in self.history]
+        checkpoints.write(state, tensors)
+
+    def resume(self, found: Checkpoint) -> None:
+        """Take up where a checkpoint was written.
+
+        :raises ModelFileError: for one of another model or another configuration.
+        """
+        try:
+            if found.state["config"] != self.config.to_dict():
+                raise ValueError("its hyper-parameters are others")
+            self.conditionals.load_state_dict(found.part("weights/"))
+            for kept, value in found.state["selection"].items():
+                self.stage_selection[int(kept)] = float(value)
+                self.stage_weights[int(kept)] = {n: v.to(self.device) for n, v in found.part(f"stage/{kept}/").items()}
+            self.history.extend(EpochRecord(**record) for record in found.state["history"])
+            int(found.state["stage"]), int(found.state["epoch"]), int(found.state["waited"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ModelFileError(f"The checkpoint does not fit this run: {' '.join(str(error).split())}.") from None
+        self.resumed = found
+
+    def resume_stage(self, optimizer: torch.optim.Optimizer) -> tuple[int, int] | None:
+        """Give the optimiser and the random numbers their state back, once; returns the epochs done and waited."""
+        found, self.resumed = self.resumed, None
+        if found is None:
+            return None
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in found.part("optimizer/").items():
+            number, _, key = name.partition("/")
+            moments.setdefault(int(number), {})[key] = value
+        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        set_random_states(found.tensors, self.shuffle)
+        return int(found.state["epoch"]), int(found.state["waited"])
 
     def begin_stage(self, stage: int, layers: list[nn.Module], learning_rate: float) -> torch.optim.Optimizer:
         """Freeze all but some layers; returns an optimiser of theirs."""
