@@ -9,8 +9,9 @@ import logging
 import platform
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,15 +27,17 @@ from pyro_chmm.data.datasets import load_dataset
 from pyro_chmm.data.formats.jsonl import write_predictions
 from pyro_chmm.data.formats.registry import format_to_write, write_labels
 from pyro_chmm.data.scoring import Score, score, score_by_type
-from pyro_chmm.errors import ConfigError, DataError
+from pyro_chmm.errors import ConfigError, DataError, ModelFileError
 from pyro_chmm.label_models import exporting
 from pyro_chmm.label_models.best_consensus import best_consensus
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.run_folder import CONFIG, HISTORY, METRICS, PREDICTIONS, RunFolder
 from pyro_chmm.label_models.sparse_chmm import SparseCHMM
+from pyro_chmm.model.checkpoint import Checkpoint, Checkpoints, read_checkpoint
 
 logger = logging.getLogger(__name__)
 
+CHECKPOINT = "checkpoint.safetensors"
 SCORED_SPLITS = ("valid", "test")
 HISTORY_COLUMNS = (
     "stage",
@@ -92,16 +95,47 @@ class Run:
 def fit(settings: RunSettings) -> Run:
     """Train on a data set and write the run folder, complete or not at all (see :class:`RunFolder`).
 
+    Meanwhile the folder has a checkpoint, from which :func:`resume` goes on where the run ends early.
+
     :raises PyroCHMMError: for whatever of the settings or the data cannot be used.
     """
+    if (settings.directory / CHECKPOINT).exists() and not settings.overwrite:
+        raise ConfigError(
+            f"The output folder {settings.directory} has the checkpoint of a run that ended early: go on with "
+            f"`pyro-chmm fit --resume {settings.directory}`, or start again with --overwrite."
+        )
+    return _fit(settings, None)
+
+
+def resume(directory: Path) -> Run:
+    """Go on with a run that ended early, from its last checkpoint, to the result of a run without a break.
+
+    :raises PyroCHMMError: where there is no checkpoint, or the data are others now.
+    """
+    found = read_checkpoint(directory / CHECKPOINT)
+    options = found.about.get("options")
+    try:
+        settings = RunSettings(**{**options, "out": directory})  # type: ignore[dict-item]
+    except TypeError:
+        raise ModelFileError(f"{directory / CHECKPOINT} does not say what run it is of; train again with --overwrite.") from None
+    root = None if settings.data_root is None else Path(settings.data_root)
+    return _fit(replace(settings, data_root=root), found)
+
+
+def _fit(settings: RunSettings, found: Checkpoint | None) -> Run:
     started, clock = datetime.now(UTC), time.perf_counter()
     directory = settings.directory
-    with RunFolder(directory, overwrite=settings.overwrite) as folder:
+    with RunFolder(directory, overwrite=settings.overwrite) as folder, _telling_of(directory / CHECKPOINT):
         logger.debug("Command: %s", settings.command)
         splits = load_dataset(settings.data, data_root=settings.data_root, lfs=settings.lfs)
         train = train_corpus(splits, settings.train_split)
         model = SparseCHMM(preset=settings.preset, device=checked_device(settings.device), **settings.hyperparameters)
-        model.fit(train, valid=splits.get("valid"))
+        data = {name: corpus_hash(corpus) for name, corpus in splits.splits.items() if name in (settings.train_split, "valid")}
+        if found is not None and found.about.get("data") != data:
+            raise DataError(f"{settings.data} is not what the run in {directory} was trained on; train again with --overwrite.")
+        about = {"options": {**_options(settings), "overwrite": settings.overwrite, "command": settings.command}, "data": data}
+        checkpoints = Checkpoints(directory / CHECKPOINT, about, resume=found is not None)
+        model.fit(train, valid=splits.get("valid"), checkpoints=checkpoints)
 
         metrics: dict[str, Any] = {"stages": stage_scores(model, splits)}
         model.save(folder.path)
@@ -117,7 +151,19 @@ def fit(settings: RunSettings) -> Run:
         _add_run(folder.path / CONFIG, settings, splits, record)
         logger.debug("Finished in %.1f s.", metrics["seconds_total"])
         folder.commit()
+        (directory / CHECKPOINT).unlink(missing_ok=True)
     return Run(directory, metrics, model.best_stage_)
+
+
+@contextmanager
+def _telling_of(checkpoint: Path) -> Iterator[None]:
+    """Tell with an error where the last checkpoint is."""
+    try:
+        yield
+    except BaseException as error:
+        if checkpoint.exists():
+            error.add_note(f"The checkpoint is {checkpoint}: go on with `pyro-chmm fit --resume {checkpoint.parent}`.")
+        raise
 
 
 def train_corpus(splits: CorpusSplits, name: str) -> Corpus:
@@ -322,15 +368,7 @@ def _add_run(path: Path, settings: RunSettings, splits: CorpusSplits, record: di
     first = next(iter(splits.splits.values()))
     config["run"] = {
         "command": settings.command,
-        "options": {
-            "data": settings.data,
-            "data_root": None if settings.data_root is None else str(settings.data_root),
-            "lfs": settings.lfs,
-            "train_split": settings.train_split,
-            "preset": settings.preset,
-            "device": settings.device,
-            "hyperparameters": dict(settings.hyperparameters),
-        },
+        "options": _options(settings),
         "data": {
             "name": splits.name,
             "entity_types": first.label_set.entity_types,
@@ -349,6 +387,18 @@ def _add_run(path: Path, settings: RunSettings, splits: CorpusSplits, record: di
         **record,
     }
     _write_json(path, config)
+
+
+def _options(settings: RunSettings) -> dict[str, Any]:
+    return {
+        "data": settings.data,
+        "data_root": None if settings.data_root is None else str(settings.data_root),
+        "lfs": settings.lfs,
+        "train_split": settings.train_split,
+        "preset": settings.preset,
+        "device": settings.device,
+        "hyperparameters": dict(settings.hyperparameters),
+    }
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -58,9 +58,10 @@ class Checkpoints:
                 os.fsync(stream.fileno())
             os.replace(temporary, self.path)
         except OSError as error:
-            raise ModelFileError(f"The checkpoint {self.path} cannot be written ({error.strerror}); the last one is kept.") from None
+            raise ModelFileError(f"The checkpoint {self.path} cannot be written ({error.strerror}); the last is kept.") from None
         finally:
-            Path(temporary).unlink(missing_ok=True) if temporary else None
+            if temporary:
+                Path(temporary).unlink(missing_ok=True)
         self._written = time.monotonic()
 
 
@@ -84,7 +85,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             content = json.loads((file.metadata() or {}).get("checkpoint", "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
     except FileNotFoundError:
-        raise ModelFileError(f"There is no checkpoint {path}: the run is complete, or it was stopped before the first one.") from None
+        raise ModelFileError(f"There is no checkpoint {path}: the run is complete, or ended before the first one.") from None
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise ModelFileError(f"The checkpoint {path} cannot be read ({error}); train again with --overwrite.") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("state"), dict):
