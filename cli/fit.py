@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from .options import (
     command_line,
     data_options,
     hyperparameter_options,
+    terminal_log,
     terminal_options,
 )
 from .tables import echo_table, score_cells
@@ -22,7 +24,29 @@ if TYPE_CHECKING:
     from pyro_chmm.label_models.runs import Run
 
 
+def _resume(ctx: click.Context, parameter: click.Parameter, directory: Path | None) -> None:
+    """Go on with a run, whatever the other options; before click asks for those that a new run needs."""
+    if directory is None or ctx.resilient_parsing:
+        return
+    from pyro_chmm import progress
+    from pyro_chmm.label_models import runs
+
+    with terminal_log(logging.INFO), progress.shown():
+        run = runs.resume(directory)
+    _echo_run(run)
+    ctx.exit()
+
+
 @click.command(cls=CommandWithHyperparameters)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    is_eager=True,
+    expose_value=False,
+    callback=_resume,
+    help="Go on with the run in DIR, which ended early; all other options are those of that run.",
+)
 @data_options
 @click.option("--train-split", default="train", show_default=True, help="The split to learn from.")
 @click.option("--out", type=click.Path(path_type=Path), help="The run folder.  [default: runs/NAME]")

@@ -10,8 +10,10 @@ import click
 from pyro_chmm._version import __version__
 from pyro_chmm.errors import PyroCHMMError
 
+from .convert import convert
 from .data import data
 from .evaluate import evaluate
+from .export import export
 from .fit import fit
 from .lfs import lfs
 from .options import ARGUMENTS, DEBUG
@@ -63,7 +65,7 @@ def main() -> None:
     """From weak labels to labels: a label model for weakly supervised named entity recognition."""
 
 
-for command in (fit, predict, evaluate, lfs, data, verify):
+for command in (fit, predict, evaluate, lfs, data, convert, export, verify):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def main(folder: Path) -> None:
             gold_spans=[spans for _, spans in sentences],
             document_ids=[f"{split}-{number}" for number in range(size)],
         )
-        jsonl.write(folder / f"{split}.jsonl", corpus)
+        jsonl.write(folder / f"{split}.jsonl", corpus, declare=False)
     meta = {"lf": list(functions), "lf_rec": list(functions), "entity_types": list(ENTITY_TYPES)}
     write_lines(folder / "meta.json", [json.dumps(meta, indent=2)])
 

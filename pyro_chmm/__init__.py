@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyro_chmm import errors
     from pyro_chmm.data.corpus import Corpus, CorpusSplits
     from pyro_chmm.data.datasets import load_dataset
+    from pyro_chmm.data.labeling_functions import apply_lfs, dictionary_matcher, labeling_function, regex_matcher
     from pyro_chmm.data.labels import LabelSet
     from pyro_chmm.label_models.majority_vote import MajorityVote
     from pyro_chmm.label_models.sparse_chmm import SparseCHMM
@@ -22,8 +23,12 @@ __all__ = [
     "MajorityVote",
     "SparseCHMM",
     "__version__",
+    "apply_lfs",
+    "dictionary_matcher",
     "errors",
+    "labeling_function",
     "load_dataset",
+    "regex_matcher",
 ]
 
 _HOMES = {
@@ -32,7 +37,11 @@ _HOMES = {
     "LabelSet": "pyro_chmm.data.labels",
     "MajorityVote": "pyro_chmm.label_models.majority_vote",
     "SparseCHMM": "pyro_chmm.label_models.sparse_chmm",
+    "apply_lfs": "pyro_chmm.data.labeling_functions",
+    "dictionary_matcher": "pyro_chmm.data.labeling_functions",
+    "labeling_function": "pyro_chmm.data.labeling_functions",
     "load_dataset": "pyro_chmm.data.datasets",
+    "regex_matcher": "pyro_chmm.data.labeling_functions",
 }
 
 

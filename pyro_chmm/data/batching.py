@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pyro_chmm.data.coarse import ANY, coarse_allows
 from pyro_chmm.data.labels import ABSTAIN, O
 from pyro_chmm.errors import DataError
 
@@ -23,6 +24,26 @@ _RESIDENT_BYTES = 2**30
 
 
 @dataclass(frozen=True, eq=False)
+class CoarseBatch:
+    """The coarse labels of a batch.
+
+    :ivar labels: ``(N, K)`` int64, a row of ``allows``, or -1 for none.
+    :ivar allows: ``(2 C, L)`` bool, see :func:`pyro_chmm.data.coarse.coarse_allows`.
+    """
+
+    labels: Tensor
+    allows: Tensor
+
+    def rows(self, tokens: Tensor) -> CoarseBatch:
+        """The coarse labels of some tokens."""
+        return CoarseBatch(self.labels[tokens], self.allows)
+
+    def to(self, device: torch.device | str) -> CoarseBatch:
+        """The same on another device."""
+        return CoarseBatch(self.labels.to(device), self.allows.to(device))
+
+
+@dataclass(frozen=True, eq=False)
 class PackedBatch:
     """Some documents, packed. B documents, N tokens in all, K LFs.
 
@@ -32,6 +53,7 @@ class PackedBatch:
     :ivar token_vectors: ``(N, width)``.
     :ivar weak_labels: ``(N, K)`` int64 label ids, -1 where the LF abstained.
     :ivar weight: ``(N, K)``, what each observation counts in the evidence; 0 where the LF abstained.
+    :ivar coarse: coarse labels, or None in a corpus without any.
     """
 
     documents: Tensor
@@ -40,6 +62,7 @@ class PackedBatch:
     token_vectors: Tensor
     weak_labels: Tensor
     weight: Tensor
+    coarse: CoarseBatch | None = None
 
     @property
     def num_documents(self) -> int:
@@ -67,6 +90,7 @@ class PackedBatch:
             self.token_vectors.to(device, dtype),
             self.weak_labels.to(device),
             self.weight.to(device, dtype),
+            None if self.coarse is None else self.coarse.to(device),
         )
 
 
@@ -110,6 +134,7 @@ class PackedCorpus:
             )
         self.corpus, self.vectors = corpus, vectors
         self.reweigh(o_weights)
+        self._allows = torch.from_numpy(coarse_allows(corpus.label_set, corpus.coarse_types))
         # in single precision in memory where they fit: converting them again for every batch costs more than the model does
         fits = 2 * vectors.tokens.nbytes <= _RESIDENT_BYTES
         self._resident = _float32(np.asarray(vectors.tokens)) if fits else None
@@ -117,7 +142,7 @@ class PackedCorpus:
 
     def reweigh(self, o_weights: OWeights) -> None:
         """Let the O of an LF count otherwise from now on."""
-        self.weight = o_weights.of(self.corpus.weak_labels, self.corpus.offsets)
+        self.weight = o_weights.of(_marks(self.corpus), self.corpus.offsets)
 
     def batch(self, documents: NDArray[np.int64]) -> PackedBatch:
         """The packed batch of some documents, in the order given; its token vectors hold until the next batch is drawn."""
@@ -137,7 +162,12 @@ class PackedCorpus:
             self._token_vectors(index),
             torch.from_numpy(self.corpus.weak_labels[index].astype(np.int64)),
             torch.from_numpy(self.weight[index].copy()),
+            self._coarse(index),
         )
+
+    def _coarse(self, index: slice | NDArray[np.int64]) -> CoarseBatch | None:
+        labels = self.corpus.coarse_labels
+        return None if labels is None else CoarseBatch(torch.from_numpy(labels[index].astype(np.int64)), self._allows)
 
     def _token_vectors(self, index: slice | NDArray[np.int64]) -> Tensor:
         if self._resident is None:
@@ -174,6 +204,14 @@ class PackedCorpus:
             last = min(max(last, first + 1), self.corpus.num_documents)
             yield self.batch(np.arange(first, last, dtype=np.int64))
             first = last
+
+
+def _marks(corpus: Corpus) -> NDArray[np.int16]:
+    """The weak labels, with some entity label for the coarse label "any entity": an O beside it is contested."""
+    if corpus.coarse_labels is None or ANY not in corpus.coarse_types:
+        return corpus.weak_labels
+    is_any = corpus.coarse_labels // 2 == corpus.coarse_types.index(ANY)
+    return np.where(is_any, np.int16(1), corpus.weak_labels)
 
 
 def _float32(vectors: NDArray[np.float16]) -> Tensor:

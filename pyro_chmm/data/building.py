@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pyro_chmm.data.coarse import coarse_allows
 from pyro_chmm.data.corpus import GOLD, Corpus, CorpusReport, who_says
 from pyro_chmm.data.labels import ABSTAIN, Ids, LabelSet, Span, resolve_overlaps
 from pyro_chmm.errors import DataError
@@ -20,11 +21,20 @@ class CorpusBuilder:
 
     :param source: the file, for messages.
     :param has_gold: whether every document comes with gold labels.
+    :param coarse_types: coarse labels that LFs may use beside the label set's (see :mod:`pyro_chmm.data.coarse`).
     """
 
     def __init__(
-        self, label_set: LabelSet, lf_names: Sequence[str], has_gold: bool, source: str = ""
+        self,
+        label_set: LabelSet,
+        lf_names: Sequence[str],
+        has_gold: bool,
+        source: str = "",
+        coarse_types: Sequence[str] = (),
     ) -> None:
+        coarse_allows(label_set, coarse_types)  # refuses what is none
+        self._coarse_types = tuple(coarse_types)
+        self._observed_set = LabelSet((*label_set.entity_types, *coarse_types))
         self.label_set, self.lf_names, self.has_gold = label_set, tuple(lf_names), has_gold
         self._source = f"{source}: " if source else ""
         self._names: tuple[str, ...] = (*self.lf_names, GOLD)
@@ -74,7 +84,8 @@ class CorpusBuilder:
     def _fill_names(self, target: Ids, column: Sequence[Any], who: str, where: str) -> None:
         if len(column) != len(target):
             raise DataError(f"{where}, {who_says(who)}: {len(column)} labels for {len(target)} tokens.")
-        known = self.label_set.ids
+        labels = self._labels_of(who)
+        known = labels.ids
         for place, label in enumerate(column):
             if label is None and who != GOLD:
                 target[place] = ABSTAIN
@@ -83,17 +94,17 @@ class CorpusBuilder:
             else:
                 raise DataError(
                     f"{where}, {who_says(who)}, token {place}: the label {label!r} is not in the label set "
-                    f"(O, and B- or I- of {', '.join(self.label_set.entity_types)})."
+                    f"(O, and B- or I- of {', '.join(labels.entity_types)})."
                 )
         if who != GOLD:  # gold is scored as it was written
-            repaired = self.label_set.repair(target)
+            repaired = labels.repair(target)
             changed = int((repaired != target).sum())
             if changed:
                 target[:] = repaired
                 self._repaired[who] = self._repaired.get(who, 0) + changed
 
     def _fill_spans(self, target: Ids, column: Sequence[Any], who: str, where: str) -> None:
-        types, length = self.label_set.types, len(target)
+        types, length = self._labels_of(who).types, len(target)
         spans: list[Span] = []
         for span in column:
             if not isinstance(span, (list, tuple)) or len(span) != 3:
@@ -119,17 +130,27 @@ class CorpusBuilder:
             target[start:end] = 2 + 2 * types[kind]
             target[start] -= 1
 
+    def _labels_of(self, who: str) -> LabelSet:
+        return self.label_set if who == GOLD else self._observed_set
+
     def finish(self) -> Corpus:
         """The corpus of all documents added; what was changed is in its report."""
         packed = np.concatenate([*self._blocks, np.zeros((0, len(self._names)), np.int16)])
         lengths = [len(document) for document in self._tokens]
+        weak, coarse = packed[:, :-1], None
+        if self._coarse_types:
+            is_coarse = weak >= len(self.label_set)
+            coarse = np.where(is_coarse, weak - len(self.label_set), ABSTAIN)
+            weak = np.where(is_coarse, ABSTAIN, weak)
         return Corpus(
             label_set=self.label_set,
             lf_names=self.lf_names,
             tokens=tuple(self._tokens),
             offsets=np.cumsum([0, *lengths]),
-            weak_labels=packed[:, :-1],
+            weak_labels=weak,
             gold=packed[:, -1] if self.has_gold else None,
             document_ids=tuple(self._document_ids),
             report=CorpusReport(self._dropped, self._repaired),
+            coarse_types=self._coarse_types,
+            coarse_labels=coarse,
         )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyro_chmm.data.coarse import coarse_allows
 from pyro_chmm.data.labels import ABSTAIN, Ids, LabelSet, Span
 from pyro_chmm.errors import DataError
 
@@ -74,6 +75,9 @@ class Corpus:
     :param gold: (N,) int16 label ids, or None.
     :param document_ids: the documents' B names.
     :param report: what was changed when the labels were read.
+    :param coarse_types: the C coarse labels that LFs use, such as ``ENT`` or ``NOT_X`` (see :mod:`pyro_chmm.data.coarse`).
+    :param coarse_labels: (N, K) int16: 2 c for ``B-`` and 2 c + 1 for ``I-`` of coarse label c, -1 for none; where there is
+        one, the weak label is -1. None: -1 everywhere.
     :raises DataError: when shapes do not fit, or an id is outside the label set (LF, document and label are
         named).
     """
@@ -86,6 +90,8 @@ class Corpus:
     gold: Ids | None
     document_ids: tuple[str, ...]
     report: CorpusReport = field(default_factory=CorpusReport)
+    coarse_types: tuple[str, ...] = ()
+    coarse_labels: Ids | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -95,10 +101,15 @@ class Corpus:
         put(self, "weak_labels", _frozen(self.weak_labels, np.int16, "weak_labels"))
         if self.gold is not None:
             put(self, "gold", _frozen(self.gold, np.int16, "gold"))
+        put(self, "coarse_types", tuple(self.coarse_types))
+        if self.coarse_labels is not None:
+            coarse = _frozen(self.coarse_labels, np.int16, "coarse_labels")
+            put(self, "coarse_labels", coarse if (coarse != ABSTAIN).any() else None)
         self._check_shapes()
         self._check_ids(self.weak_labels, ABSTAIN, self.lf_names)
         if self.gold is not None:
             self._check_ids(self.gold[:, None], 0, (GOLD,))
+        self._check_coarse()
 
     def _check_shapes(self) -> None:
         lengths = np.fromiter(map(len, self.tokens), np.int64, len(self.tokens))
@@ -123,6 +134,15 @@ class Corpus:
             raise DataError(
                 f"The gold labels have shape {self.gold.shape}; {shape[0]} tokens need {shape[:1]}."
             )
+
+    def _check_coarse(self) -> None:
+        labels, known = self.coarse_labels, len(coarse_allows(self.label_set, self.coarse_types))
+        if labels is None:
+            return
+        if labels.shape != self.weak_labels.shape:
+            raise DataError(f"The coarse labels have shape {labels.shape}; the weak labels have {self.weak_labels.shape}.")
+        if labels.min() < ABSTAIN or labels.max() >= known or ((labels != ABSTAIN) & (self.weak_labels != ABSTAIN)).any():
+            raise DataError(f"Coarse labels must be -1 to {known - 1}, and -1 wherever there is a weak label.")
 
     def _check_ids(self, ids: Ids, lowest: int, names: Sequence[str]) -> None:
         outside = (ids < lowest) | (ids >= len(self.label_set))
@@ -150,6 +170,19 @@ class Corpus:
         """K"""
         return len(self.lf_names)
 
+    @cached_property
+    def observed_set(self) -> LabelSet:
+        """The labels that LFs may use: those of ``label_set``, then ``B-`` and ``I-`` of the coarse types."""
+        return LabelSet((*self.label_set.entity_types, *self.coarse_types)) if self.coarse_types else self.label_set
+
+    @cached_property
+    def observed_labels(self) -> Ids:
+        """(N, K) what the LFs said, coarse or not, as ids of ``observed_set``; -1 where they abstained."""
+        if self.coarse_labels is None:
+            return self.weak_labels
+        coarse = self.coarse_labels
+        return np.where(coarse == ABSTAIN, self.weak_labels, coarse + len(self.label_set)).astype(np.int16)
+
     def document_slice(self, document: int) -> slice:
         """Where a document's tokens are in the packed arrays."""
         return slice(int(self.offsets[document]), int(self.offsets[document + 1]))
@@ -172,8 +205,10 @@ class Corpus:
                 raise DataError(
                     f"There is no LF {name!r}; the LFs are {', '.join(self.lf_names) or '(none)'}."
                 )
-        columns = self.weak_labels[:, [places[name] for name in names]]
-        return replace(self, lf_names=names, weak_labels=columns, report=self.report.only(names))
+        columns = [places[name] for name in names]
+        coarse = None if self.coarse_labels is None else self.coarse_labels[:, columns]
+        report = self.report.only(names)
+        return replace(self, lf_names=names, weak_labels=self.weak_labels[:, columns], coarse_labels=coarse, report=report)
 
     def relabeled(self, label_set: LabelSet) -> Corpus:
         """The corpus with the ids of another label set; :class:`DataError` where that lacks one of its entity types."""
@@ -199,6 +234,7 @@ class Corpus:
             offsets=offsets,
             weak_labels=self.weak_labels[rows],
             gold=None if self.gold is None else self.gold[rows],
+            coarse_labels=None if self.coarse_labels is None else self.coarse_labels[rows],
             document_ids=tuple(self.document_ids[m] for m in chosen.tolist()),
         )
 
@@ -216,10 +252,12 @@ class Corpus:
             raise DataError("There is no corpus to put together.")
         first = corpora[0]
         for other in corpora[1:]:
-            if other.label_set != first.label_set or other.lf_names != first.lf_names:
+            if (other.observed_set, other.lf_names) != (first.observed_set, first.lf_names):
                 raise DataError(
-                    "Corpora can be put together only if their entity types and LFs are the same, in order."
+                    "Corpora can be put together only if their entity types and LFs are the same, in order, "
+                    "and their coarse labels."
                 )
+        coarse = [np.full_like(c.weak_labels, ABSTAIN) if c.coarse_labels is None else c.coarse_labels for c in corpora]
         golds = [corpus.gold for corpus in corpora if corpus.gold is not None]
         lengths = np.concatenate([np.diff(corpus.offsets) for corpus in corpora])
         return replace(
@@ -228,6 +266,7 @@ class Corpus:
             offsets=np.concatenate([[0], np.cumsum(lengths)]),
             weak_labels=np.concatenate([corpus.weak_labels for corpus in corpora]),
             gold=np.concatenate(golds) if len(golds) == len(corpora) else None,
+            coarse_labels=np.concatenate(coarse),
             document_ids=tuple(name for corpus in corpora for name in corpus.document_ids),
             report=CorpusReport(
                 _sum_counts(corpus.report.overlaps_dropped for corpus in corpora),
@@ -243,6 +282,7 @@ class Corpus:
         lf_names: Sequence[str],
         gold_spans: Sequence[Sequence[Span]] | None = None,
         document_ids: Sequence[str] | None = None,
+        coarse_types: Sequence[str] = (),
     ) -> Corpus:
         """A corpus from Python lists.
 
@@ -251,6 +291,7 @@ class Corpus:
             O. None: the LF abstained on the whole document.
         :param gold_spans: ``gold_spans[document]``, likewise.
         :param document_ids: names of the documents; "0", "1", ... if not given.
+        :param coarse_types: coarse labels that weak spans may have beside the entity types (see :mod:`pyro_chmm.data.coarse`).
         :raises DataError: for spans outside their document, types outside the set, or lists of different
             lengths.
         """
@@ -263,7 +304,8 @@ class Corpus:
             )
         if document_ids is not None and len(document_ids) != len(tokens):
             raise DataError(f"There are {len(document_ids)} document ids for {len(tokens)} documents.")
-        builder = CorpusBuilder(LabelSet(tuple(entity_types)), lf_names, has_gold=gold_spans is not None)
+        label_set, has_gold = LabelSet(tuple(entity_types)), gold_spans is not None
+        builder = CorpusBuilder(label_set, lf_names, has_gold, coarse_types=coarse_types)
         for number, words in enumerate(tokens):
             name = str(number) if document_ids is None else document_ids[number]
             builder.add(name, words, weak_spans[number], None if gold_spans is None else gold_spans[number])

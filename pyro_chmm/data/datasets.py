@@ -12,22 +12,15 @@ from pathlib import Path
 
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
 from pyro_chmm.data.fetching import PUBLISHED, SOURCE, fetch_files
-from pyro_chmm.data.formats import (
-    Documents,
-    expect_list,
-    expect_mapping,
-    jsonl,
-    parse_json,
-    read_text,
-    wrench,
-)
+from pyro_chmm.data.formats import Documents, expect_list, expect_mapping, naming, parse_json, read_text
+from pyro_chmm.data.formats.registry import SPLIT_SUFFIXES, detect, find_format, has_content
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import DataError
 
 _log = logging.getLogger(__name__)
 
 SPLITS = ("train", "valid", "test")
-_READERS: dict[str, Callable[[Path], Documents]] = {".json": wrench.read, ".jsonl": jsonl.read}
+_SPLIT_FOLDERS = {"train": ("train",), "valid": ("valid", "validation"), "test": ("test",)}
 _DEMO = Path(__file__).parent / "demo"
 _META = "meta.json"
 _KNOWN = ("demo", *PUBLISHED)
@@ -54,9 +47,8 @@ def load_dataset(
     """Load the splits of a data set.
 
     :param name_or_path: ``demo``, ``wrench/laptop`` or another name of :func:`list_datasets`; a folder with
-        ``train``, ``valid`` or ``test`` as ``.json`` or ``.jsonl`` and a ``meta.json``; or one such file,
-        which is a single split named after the file (``train`` unless the file is called ``valid`` or
-        ``test``).
+        ``train``, ``valid`` or ``test`` in any format (see :mod:`pyro_chmm.data.formats`) and, if you like, a ``meta.json``; or
+        one such file, which is a single split named after the file (``train`` unless the file is called ``valid`` or ``test``).
     :param data_root: a folder in which names are looked for before ``$PYRO_CHMM_DATA`` and the user's cache.
     :param lfs: names of the LFs to keep; "all"; or None for those that ``meta.json`` recommends, or all if
         it does not.
@@ -86,26 +78,50 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def load_path(path: Path, name: str, lfs: str | Sequence[str] | None = None) -> CorpusSplits:
-    """The splits in a folder or a single file; ``name`` is for messages. See :func:`load_dataset`."""
-    folder = path if path.is_dir() else path.parent
-    files = _split_files(path) if path.is_dir() else {path.stem if path.stem in SPLITS else "train": path}
+def load_path(
+    path: Path,
+    name: str,
+    lfs: str | Sequence[str] | None = None,
+    reader: Callable[[Path], Documents] | None = None,
+) -> CorpusSplits:
+    """The splits in a folder or a single file. See :func:`load_dataset`.
+
+    :param name: for messages.
+    :param reader: of a format, where the files are not to be asked which they are in.
+    """
+    single = not path.is_dir() or has_content(path)
+    folder = path.parent if single else path
+    files = {path.stem if path.stem in SPLITS else "train": path} if single else _split_files(path)
+    if not files or (path / "dataset_dict.json").is_file():
+        files = _split_folders(path)
     if not files:
-        raise DataError(f"{path} holds no split; expected {', '.join(SPLITS)} as .json or .jsonl.")
+        raise DataError(f"{path} holds no split; expected {', '.join(SPLITS)} as one of {', '.join(SPLIT_SUFFIXES)}.")
     with _no_garbage_collection():
-        return CorpusSplits(name, _read_splits(path, folder, files, lfs))
+        return CorpusSplits(name, _read_splits(path, folder, files, lfs, reader))
+
+
+def reader_of(format_name: str) -> Callable[[Path], Documents]:
+    """The reader of a format; :class:`DataError` for an unknown one."""
+    return find_format(format_name).read
 
 
 def _read_splits(
-    path: Path, folder: Path, files: Mapping[str, Path], lfs: str | Sequence[str] | None
+    path: Path,
+    folder: Path,
+    files: Mapping[str, Path],
+    lfs: str | Sequence[str] | None,
+    reader: Callable[[Path], Documents] | None,
 ) -> dict[str, Corpus]:
-    documents = {split: _reader(file)(file) for split, file in files.items()}
+    documents = {split: (reader or detect(file).read)(file) for split, file in files.items()}
     meta = _read_meta(folder / _META)
-    label_set = LabelSet(meta.entity_types or _observed_types(documents, path))
+    declared = (name for read in documents.values() for name in read.coarse_types)
+    coarse_types = tuple(dict.fromkeys((*(meta.coarse_types or ()), *declared)))
+    with naming(path):
+        label_set = LabelSet(meta.entity_types or _declared_or_observed_types(documents, path, coarse_types))
     lf_names = meta.lf_names if meta.lf_names is not None else _observed_lfs(documents)
     corpora = {}
     for split, read in documents.items():
-        corpus = _choose_lfs(_with_names(read, label_set, lf_names), lfs, meta.recommended)
+        corpus = _choose_lfs(_with_names(read, label_set, lf_names, coarse_types), lfs, meta.recommended)
         corpus.report.log(str(read.source))
         corpora[split] = corpus
     return corpora
@@ -126,7 +142,7 @@ def _no_garbage_collection() -> Iterator[None]:
 def _split_files(folder: Path) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for split in SPLITS:
-        there = [folder / (split + suffix) for suffix in _READERS if (folder / (split + suffix)).is_file()]
+        there = [folder / (split + suffix) for suffix in SPLIT_SUFFIXES if (folder / (split + suffix)).is_file()]
         if len(there) > 1:
             raise DataError(f"{folder} holds {there[0].name} and {there[1].name}; keep one of them.")
         if there:
@@ -134,12 +150,11 @@ def _split_files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _reader(file: Path) -> Callable[[Path], Documents]:
-    if file.suffix not in _READERS:
-        raise DataError(
-            f"{file}: no reader is known for {file.suffix or 'no suffix'}; expected {' or '.join(_READERS)}."
-        )
-    return _READERS[file.suffix]
+def _split_folders(folder: Path) -> dict[str, Path]:
+    """Splits that are folders themselves, as those of a Hugging Face DatasetDict."""
+    places = {split: [folder / name for name in names] for split, names in _SPLIT_FOLDERS.items()}
+    there = {split: next((place for place in paths if has_content(place)), None) for split, paths in places.items()}
+    return {split: path for split, path in there.items() if path is not None}
 
 
 @dataclass(frozen=True)
@@ -147,6 +162,7 @@ class _Meta:
     lf_names: tuple[str, ...] | None = None
     recommended: tuple[str, ...] | None = None
     entity_types: tuple[str, ...] | None = None
+    coarse_types: tuple[str, ...] | None = None
 
 
 def _read_meta(file: Path) -> _Meta:
@@ -155,7 +171,7 @@ def _read_meta(file: Path) -> _Meta:
         return _Meta()
     content = expect_mapping(parse_json(read_text(file), file), str(file))
     lists: list[tuple[str, ...] | None] = []
-    for key in ("lf", "lf_rec", "entity_types"):
+    for key in ("lf", "lf_rec", "entity_types", "coarse_types"):
         if key not in content:
             lists.append(None)
             continue
@@ -173,8 +189,13 @@ def _read_meta(file: Path) -> _Meta:
     return meta
 
 
-def _observed_types(documents: Mapping[str, Documents], path: Path) -> tuple[str, ...]:
-    types = tuple(sorted(set().union(*(read.entity_types() for read in documents.values()))))
+def _declared_or_observed_types(
+    documents: Mapping[str, Documents], path: Path, coarse_types: tuple[str, ...]
+) -> tuple[str, ...]:
+    declared = tuple(dict.fromkeys(name for read in documents.values() for name in read.declared_types))
+    if declared:
+        return declared
+    types = tuple(sorted(set().union(*(read.entity_types() for read in documents.values())) - {*coarse_types}))
     if not types:
         raise DataError(f"{path}: no label names an entity type; list them in a {_META} as 'entity_types'.")
     _log.info("%s: no list of entity types; those that occur are %s", path, ", ".join(types))
@@ -189,7 +210,9 @@ def _observed_lfs(documents: Mapping[str, Documents]) -> tuple[str, ...]:
     return tuple(f"LF{number}" for number in range(max(read.num_lfs for read in documents.values())))
 
 
-def _with_names(read: Documents, label_set: LabelSet, lf_names: tuple[str, ...]) -> Corpus:
+def _with_names(
+    read: Documents, label_set: LabelSet, lf_names: tuple[str, ...], coarse_types: tuple[str, ...]
+) -> Corpus:
     """The corpus of a file, its LFs in the data set's order if the file names them."""
     if read.lf_names is None:
         if read.weak and read.num_lfs != len(lf_names):
@@ -197,15 +220,15 @@ def _with_names(read: Documents, label_set: LabelSet, lf_names: tuple[str, ...])
                 f"{read.source}: document {read.names[0]!r} has weak labels of {read.num_lfs} LFs, "
                 f"but the data set has {len(lf_names)}: {', '.join(lf_names)}."
             )
-        return read.corpus(label_set, lf_names)
+        return read.corpus(label_set, lf_names, coarse_types)
     if not read.lf_names:  # predictions: labels without weak labels
-        return read.corpus(label_set, ())
+        return read.corpus(label_set, (), coarse_types)
     if set(read.lf_names) != set(lf_names):
         raise DataError(
             f"{read.source}: its LFs are {', '.join(read.lf_names)}, "
             f"but the data set's are {', '.join(lf_names)}."
         )
-    return read.corpus(label_set, read.lf_names).select_lfs(lf_names)
+    return read.corpus(label_set, read.lf_names, coarse_types).select_lfs(lf_names)
 
 
 def _choose_lfs(

@@ -9,28 +9,35 @@ import logging
 import platform
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pyro_chmm._version import __version__
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
 from pyro_chmm.data.datasets import load_dataset
 from pyro_chmm.data.formats.jsonl import write_predictions
+from pyro_chmm.data.formats.registry import format_to_write, write_labels
 from pyro_chmm.data.scoring import Score, score, score_by_type
-from pyro_chmm.errors import ConfigError, DataError
+from pyro_chmm.errors import ConfigError, DataError, ModelFileError
+from pyro_chmm.label_models import exporting
 from pyro_chmm.label_models.best_consensus import best_consensus
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.run_folder import CONFIG, HISTORY, METRICS, PREDICTIONS, RunFolder
 from pyro_chmm.label_models.sparse_chmm import SparseCHMM
+from pyro_chmm.model.checkpoint import Checkpoint, Checkpoints, read_checkpoint
 
 logger = logging.getLogger(__name__)
 
+CHECKPOINT = "checkpoint.safetensors"
 SCORED_SPLITS = ("valid", "test")
 HISTORY_COLUMNS = (
     "stage",
@@ -88,16 +95,47 @@ class Run:
 def fit(settings: RunSettings) -> Run:
     """Train on a data set and write the run folder, complete or not at all (see :class:`RunFolder`).
 
+    Meanwhile the folder has a checkpoint, from which :func:`resume` goes on where the run ends early.
+
     :raises PyroCHMMError: for whatever of the settings or the data cannot be used.
     """
+    if (settings.directory / CHECKPOINT).exists() and not settings.overwrite:
+        raise ConfigError(
+            f"The output folder {settings.directory} has the checkpoint of a run that ended early: go on with "
+            f"`pyro-chmm fit --resume {settings.directory}`, or start again with --overwrite."
+        )
+    return _fit(settings, None)
+
+
+def resume(directory: Path) -> Run:
+    """Go on with a run that ended early, from its last checkpoint, to the result of a run without a break.
+
+    :raises PyroCHMMError: where there is no checkpoint, or the data are others now.
+    """
+    found = read_checkpoint(directory / CHECKPOINT)
+    options = found.about.get("options")
+    try:
+        settings = RunSettings(**{**options, "out": directory})  # type: ignore[dict-item]
+    except TypeError:
+        raise ModelFileError(f"{directory / CHECKPOINT} does not say what run it is of; train again with --overwrite.") from None
+    root = None if settings.data_root is None else Path(settings.data_root)
+    return _fit(replace(settings, data_root=root), found)
+
+
+def _fit(settings: RunSettings, found: Checkpoint | None) -> Run:
     started, clock = datetime.now(UTC), time.perf_counter()
     directory = settings.directory
-    with RunFolder(directory, overwrite=settings.overwrite) as folder:
+    with RunFolder(directory, overwrite=settings.overwrite) as folder, _telling_of(directory / CHECKPOINT):
         logger.debug("Command: %s", settings.command)
         splits = load_dataset(settings.data, data_root=settings.data_root, lfs=settings.lfs)
         train = train_corpus(splits, settings.train_split)
         model = SparseCHMM(preset=settings.preset, device=checked_device(settings.device), **settings.hyperparameters)
-        model.fit(train, valid=splits.get("valid"))
+        data = {name: corpus_hash(corpus) for name, corpus in splits.splits.items() if name in (settings.train_split, "valid")}
+        if found is not None and found.about.get("data") != data:
+            raise DataError(f"{settings.data} is not what the run in {directory} was trained on; train again with --overwrite.")
+        about = {"options": {**_options(settings), "overwrite": settings.overwrite, "command": settings.command}, "data": data}
+        checkpoints = Checkpoints(directory / CHECKPOINT, about, resume=found is not None)
+        model.fit(train, valid=splits.get("valid"), checkpoints=checkpoints)
 
         metrics: dict[str, Any] = {"stages": stage_scores(model, splits)}
         model.save(folder.path)
@@ -113,7 +151,19 @@ def fit(settings: RunSettings) -> Run:
         _add_run(folder.path / CONFIG, settings, splits, record)
         logger.debug("Finished in %.1f s.", metrics["seconds_total"])
         folder.commit()
+        (directory / CHECKPOINT).unlink(missing_ok=True)
     return Run(directory, metrics, model.best_stage_)
+
+
+@contextmanager
+def _telling_of(checkpoint: Path) -> Iterator[None]:
+    """Tell with an error where the last checkpoint is."""
+    try:
+        yield
+    except BaseException as error:
+        if checkpoint.exists():
+            error.add_note(f"The checkpoint is {checkpoint}: go on with `pyro-chmm fit --resume {checkpoint.parent}`.")
+        raise
 
 
 def train_corpus(splits: CorpusSplits, name: str) -> Corpus:
@@ -139,20 +189,53 @@ def predict(
     data_root: Path | None = None,
     split: str | None = None,
     device: str = "cpu",
+    form: str = "jsonl",
 ) -> int:
     """Label a split with a saved model and write tokens, labels and posterior to ``out``, in one step.
 
     :param split: may be left out where the data has one split.
+    :param form: the format to write.
     :returns: the number of documents.
     :raises PyroCHMMError: for a model or data that cannot be used.
     """
+    writer = format_to_write(out, form)
+    corpus, ids, posteriors = _labelled(model_directory, data, data_root, split, device)
+    write_labels(out, corpus, ids, posteriors, writer)
+    return corpus.num_documents
+
+
+def export(
+    model_directory: Path,
+    data: str,
+    out: Path,
+    *,
+    to: str,
+    soft: bool = False,
+    min_confidence: float = 0.0,
+    data_root: Path | None = None,
+    split: str | None = None,
+    device: str = "cpu",
+) -> tuple[int, int, int]:
+    """Label a split with a saved model and write what a tagger is trained on; see :func:`exporting.export`.
+
+    :returns: the numbers of documents, of tokens, and of tokens left out.
+    :raises PyroCHMMError: for a model, data or settings that cannot be used.
+    """
+    corpus, ids, posteriors = _labelled(model_directory, data, data_root, split, device)
+    left_out = exporting.export(out, corpus, ids, posteriors, to, soft=soft, min_confidence=min_confidence)
+    return corpus.num_documents, corpus.num_tokens, left_out
+
+
+def _labelled(
+    model_directory: Path, data: str, data_root: Path | None, split: str | None, device: str
+) -> tuple[Corpus, NDArray[np.int16], list[NDArray[np.float32]]]:
+    """A split, its labels and its posterior."""
     model = SparseCHMM.load(model_directory, device=checked_device(device))
     splits = load_dataset(data, data_root=data_root, lfs="all")
     if split is None and len(splits.splits) != 1:
         raise DataError(f"{splits.name} has the splits {', '.join(splits.splits)}; choose one with --split.")
     corpus = model.matching(splits[next(iter(splits.splits)) if split is None else split])
-    write_predictions(out, corpus, model.predict_ids(corpus), model.predict_proba(corpus))
-    return corpus.num_documents
+    return corpus, model.predict_ids(corpus), model.predict_proba(corpus)
 
 
 def evaluate(
@@ -285,15 +368,7 @@ def _add_run(path: Path, settings: RunSettings, splits: CorpusSplits, record: di
     first = next(iter(splits.splits.values()))
     config["run"] = {
         "command": settings.command,
-        "options": {
-            "data": settings.data,
-            "data_root": None if settings.data_root is None else str(settings.data_root),
-            "lfs": settings.lfs,
-            "train_split": settings.train_split,
-            "preset": settings.preset,
-            "device": settings.device,
-            "hyperparameters": dict(settings.hyperparameters),
-        },
+        "options": _options(settings),
         "data": {
             "name": splits.name,
             "entity_types": first.label_set.entity_types,
@@ -312,6 +387,18 @@ def _add_run(path: Path, settings: RunSettings, splits: CorpusSplits, record: di
         **record,
     }
     _write_json(path, config)
+
+
+def _options(settings: RunSettings) -> dict[str, Any]:
+    return {
+        "data": settings.data,
+        "data_root": None if settings.data_root is None else str(settings.data_root),
+        "lfs": settings.lfs,
+        "train_split": settings.train_split,
+        "preset": settings.preset,
+        "device": settings.device,
+        "hyperparameters": dict(settings.hyperparameters),
+    }
 
 
 def _write_json(path: Path, value: Any) -> None:

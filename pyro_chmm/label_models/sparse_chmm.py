@@ -22,6 +22,7 @@ from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.majority_vote import MajorityVote
+from pyro_chmm.model.checkpoint import Checkpoints
 from pyro_chmm.model.conditionals import Conditionals, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.priors import AnyPrior, parse_prior
@@ -84,11 +85,12 @@ class SparseCHMM(LabelModel):
 
     # fitting
 
-    def fit(self, train: Corpus, valid: Corpus | None = None) -> Self:
+    def fit(self, train: Corpus, valid: Corpus | None = None, *, checkpoints: Checkpoints | None = None) -> Self:
         """Learn from weak labels alone; ``valid`` chooses epochs.
 
         :param valid: scored after every epoch, by F1 on its gold labels or by the evidence of its weak labels (``select``). Without
             it, the evidence of the training documents decides.
+        :param checkpoints: where to write them, and whether to go on from one, to the same weights as without a break.
         :raises DataError: where the two differ in LFs or labels, or train has no token.
         :raises ConfigError: where F1 is asked for and ``valid`` has no gold labels.
         :raises TrainingError: where training cannot go on.
@@ -111,6 +113,7 @@ class SparseCHMM(LabelModel):
             extra,
             vote,
             lambda: self._selection(packed_valid or packed),
+            checkpoints,
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
@@ -182,7 +185,9 @@ class SparseCHMM(LabelModel):
                 else np.full(corpus.num_tokens, ABSTAIN, np.int16)
             )
             weak_labels = np.column_stack([corpus.weak_labels, vote]).astype(np.int16)
-            corpus = replace(corpus, lf_names=(*corpus.lf_names, _VOTE_LF), weak_labels=weak_labels)
+            coarse = corpus.coarse_labels
+            coarse = None if coarse is None else np.column_stack([coarse, np.full(corpus.num_tokens, -1, np.int16)])
+            corpus = replace(corpus, lf_names=(*corpus.lf_names, _VOTE_LF), weak_labels=weak_labels, coarse_labels=coarse)
         return PackedCorpus(corpus, vectors, o_weights(self.config, training))
 
     @torch.no_grad()

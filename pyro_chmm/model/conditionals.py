@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pyro_chmm import chain
 from pyro_chmm.data.batching import OWeights, PackedBatch
 from pyro_chmm.data.labels import LabelSet
+from pyro_chmm.model.coarse_evidence import coarse_log_evidence
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.networks import Networks
 from pyro_chmm.model.reliability import (
@@ -119,7 +120,8 @@ class Conditionals(nn.Module):
 
     def log_emission_evidence(self, emission: Tensor, batch: PackedBatch) -> Tensor:
         """Log of eq. (10): ``(B, K, L, L) -> (N, L)``."""
-        return chain.emission_evidence(emission.log(), batch.weak_labels, batch.weight, batch.offsets)
+        evidence = chain.emission_evidence(emission.log(), batch.weak_labels, batch.weight, batch.offsets)
+        return evidence if batch.coarse is None else evidence + coarse_log_evidence(emission, batch)
 
     def chain_transitions(self, logits: Tensor) -> tuple[Tensor, bool]:
         """What :mod:`pyro_chmm.chain` takes: ``(N, L, L)``, and whether its kernels still have to take the SoftMax of rows.

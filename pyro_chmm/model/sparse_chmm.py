@@ -28,6 +28,7 @@ from torch import BoolTensor, Tensor, nn
 from pyro_chmm import chain
 from pyro_chmm.data.batching import PackedBatch
 from pyro_chmm.errors import ConfigError
+from pyro_chmm.model.coarse_evidence import with_coarse_columns
 from pyro_chmm.model.conditionals import Conditionals, sequence_transitions
 from pyro_chmm.model.priors import Amortized, AnyPrior, EmissionPrior
 
@@ -247,7 +248,8 @@ class SparseCHMMModel(nn.Module):
         else:
             # unbind, not [:, t]: the backward of each select would be a full-size tensor of zeros
             transitions = list(torch.softmax(logits, dim=-1)[position].unbind(1))
-        labels, weight = batch.weak_labels[position].unbind(1), batch.weight[position].unbind(1)
+        emission, weak_labels, weights = with_coarse_columns(emission, batch)
+        labels, weight = weak_labels[position].unbind(1), weights[position].unbind(1)
         z = torch.zeros(batch.num_documents, dtype=torch.long, device=device)
         for t in pyro.markov(range(longest)):
             with poutine.mask(mask=cast(BoolTensor, inside[:, t])):

@@ -7,24 +7,23 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import cast
 
 import numpy as np
 import pyro
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
 
 from pyro_chmm import progress
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
-from pyro_chmm.errors import ChainError, TrainingError
+from pyro_chmm.errors import ChainError, ModelFileError, TrainingError
 from pyro_chmm.model import initialization
+from pyro_chmm.model.averaging import WeightAverage
+from pyro_chmm.model.checkpoint import Checkpoint, Checkpoints, random_states, read_checkpoint, set_random_states
 from pyro_chmm.model.conditionals import Conditionals
-from pyro_chmm.model.networks import Networks, StandardizedLinear, StandardizedProjection
+from pyro_chmm.model.networks import StandardizedLinear, StandardizedProjection
 from pyro_chmm.model.priors import AnyPrior
 from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel
 from pyro_chmm.model.verification import refuse_mismatch
@@ -70,6 +69,7 @@ class Trainer:
     :param extra: more documents, for the WXOR scores only (the validation split).
     :param vote: ``(N,)`` a vote on the training documents, for observed statistics.
     :param select: scores the present weights; the best weights of each stage are kept by it.
+    :param checkpoints: where to write them, and whether to go on from one; None: nowhere.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Trainer:
         extra: PackedCorpus | None,
         vote: NDArray[np.int16],
         select: Callable[[], Selection],
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         config = conditionals.config
         self.conditionals, self.config, self.select = conditionals.eval(), config, select
@@ -90,10 +91,13 @@ class Trainer:
         self.shuffle = torch.Generator().manual_seed(config.seed)
         self.device = conditionals.initial.device
         self.penalized: list[Tensor] = []
-        self.average = self.new_average()
+        self.average = WeightAverage(conditionals, config.weight_averaging)
+        self.recent: deque[float] = deque(maxlen=config.selection_window)
         self.history: list[EpochRecord] = []
         self.stage_weights: dict[int, dict[str, Tensor]] = {}
         self.stage_selection: dict[int, float] = {}
+        self.checkpoints = checkpoints
+        self.resumed: Checkpoint | None = None
 
     def run(self) -> int:
         """Train all stages; returns the best one, whose weights are then in place.
@@ -110,16 +114,21 @@ class Trainer:
 
     def run_stages(self) -> None:
         """Initialise, pre-train, verify, then train the stages that the configuration asks for."""
-        self.prepare()
-        if self.config.verify and self.config.marginalize == "fast":
+        if self.checkpoints is not None and self.checkpoints.resume:
+            self.resume(read_checkpoint(self.checkpoints.path))
+        first = 1 if self.resumed is None else int(self.resumed.state["stage"])
+        if self.resumed is None:
+            self.prepare()
+        if self.resumed is None and self.config.verify and self.config.marginalize == "fast":
             refuse_mismatch(self.conditionals, self.model.prior, next(iter(self.batches())))
         networks, config = self.conditionals.networks, self.config
         base: list[nn.Module] = [networks.transition, networks.reliability]
         with pyro.validation_enabled(False):  # every loss, gradient and weight is checked in step()
-            self.run_stage(1, base, config.learning_rate_stage1, config.epochs_stage1)
-            if config.stage2 != "none":
-                self.prepare_addon()
-            if config.stage2 == "separate" and config.epochs_stage2:
+            if first == 1:
+                self.run_stage(1, base, config.learning_rate_stage1, config.epochs_stage1)
+                if config.stage2 != "none":
+                    self.prepare_addon()
+            if config.stage2 == "separate" and config.epochs_stage2 and first <= 2:
                 self.run_stage(2, [networks.addon], config.learning_rate_stage2, config.epochs_stage2)
             if config.epochs_stage3:
                 third: list[nn.Module] = [networks.transition] + ([networks.addon] if config.stage2 == "merged" else [])
@@ -187,10 +196,11 @@ class Trainer:
     def run_stage(self, stage: int, layers: list[nn.Module], learning_rate: float, epochs: int) -> None:
         """Train some layers, keep the best weights and stop when patience runs out."""
         config, optimizer = self.config, self.begin_stage(stage, layers, learning_rate)
-        recent = deque([self.selection().value], maxlen=config.selection_window)
-        best, waited = self.keep_if_better(stage, recent[0]), 0
+        done, waited = self.resume_stage(optimizer) or self.first_selection(stage)
         with progress.task(f"stage {stage}", total=epochs, unit="epochs") as advance:
-            for epoch in range(1, epochs + 1):
+            for epoch in range(done + 1, epochs + 1):
+                if waited >= config.patience:
+                    break
                 record = self.run_epoch(stage, epoch, optimizer)
                 self.history.append(record)
                 f1 = "" if record.valid_f1 is None else f", validation F1 {record.valid_f1:.2f}"
@@ -198,13 +208,61 @@ class Trainer:
                     "stage %d, epoch %d: loss %.5f%s (%.2f s)", stage, epoch, record.loss, f1, record.seconds
                 )
                 advance(1, note=f"loss {record.loss:.4f}{f1}")
-                recent.append(record.selection)
-                score = fmean(recent)
-                waited = 0 if score > best else waited + 1
-                best = self.keep_if_better(stage, score)
-                if waited >= config.patience:
-                    break
+                self.recent.append(record.selection)
+                waited = 0 if self.keep_if_better(stage, fmean(self.recent)) else waited + 1
+                if self.checkpoints is not None and self.checkpoints.due():
+                    self.checkpoint(self.checkpoints, stage, epoch, waited, optimizer)
         self.restore(stage)
+
+    def checkpoint(
+        self, checkpoints: Checkpoints, stage: int, epoch: int, waited: int, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Write all that the epochs to come depend on."""
+        tensors = random_states(self.shuffle)
+        tensors |= {f"weights/{name}": value for name, value in self.conditionals.state_dict().items()}
+        tensors |= {f"average/{name}": value for name, value in self.average.state().items()}
+        for kept, weights in self.stage_weights.items():
+            tensors |= {f"stage/{kept}/{name}": value for name, value in weights.items()}
+        for number, moments in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer/{number}/{name}": torch.as_tensor(value) for name, value in moments.items()}
+        state = {"stage": stage, "epoch": epoch, "waited": waited, "recent": list(self.recent), "config": self.config.to_dict()}
+        state["selection"] = {str(kept): value for kept, value in self.stage_selection.items()}
+        state["history"] = [asdict(record) for record in self.history]
+        checkpoints.write(state, tensors)
+
+    def resume(self, found: Checkpoint) -> None:
+        """Take up where a checkpoint was written.
+
+        :raises ModelFileError: for one of another model or another configuration.
+        """
+        try:
+            if found.state["config"] != self.config.to_dict():
+                raise ValueError("its hyper-parameters are others")
+            self.conditionals.load_state_dict(found.part("weights/"))
+            for kept, value in found.state["selection"].items():
+                self.stage_selection[int(kept)] = float(value)
+                self.stage_weights[int(kept)] = {n: v.to(self.device) for n, v in found.part(f"stage/{kept}/").items()}
+            self.history.extend(EpochRecord(**record) for record in found.state["history"])
+            self.average.restore(found.part("average/"))
+            self.recent.extend(map(float, found.state["recent"]))
+            int(found.state["stage"]), int(found.state["epoch"]), int(found.state["waited"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ModelFileError(f"The checkpoint does not fit this run: {' '.join(str(error).split())}.") from None
+        self.resumed = found
+
+    def resume_stage(self, optimizer: torch.optim.Optimizer) -> tuple[int, int] | None:
+        """Give the optimiser and the random numbers their state back, once; returns the epochs done and waited."""
+        found, self.resumed = self.resumed, None
+        if found is None:
+            return None
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in found.part("optimizer/").items():
+            number, _, key = name.partition("/")
+            moments.setdefault(int(number), {})[key] = value
+        self.average.restore(found.part("average/"))  # begin_stage() has started a new one
+        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        set_random_states(found.tensors, self.shuffle)
+        return int(found.state["epoch"]), int(found.state["waited"])
 
     def begin_stage(self, stage: int, layers: list[nn.Module], learning_rate: float) -> torch.optim.Optimizer:
         """Freeze all but some layers; returns an optimiser of theirs."""
@@ -214,45 +272,30 @@ class Trainer:
             layer.requires_grad_(True)
         parts = [part for layer in layers for part in layer.modules() if isinstance(part, StandardizedProjection)]
         self.penalized = [part.weight for part in parts if not part.dropout]  # dropout is penalty enough
-        self.average = self.new_average()
+        self.average = WeightAverage(self.conditionals, self.config.weight_averaging)
         return torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=learning_rate, fused=True)
 
-    def new_average(self) -> AveragedModel:
-        """A moving average of the networks' weights, which starts from the present ones and then lengthens."""
-
-        def mix(average: Tensor, weight: Tensor, steps: Tensor | int) -> Tensor:
-            return average.lerp(weight, 1 - min(self.config.weight_averaging, (1 + int(steps)) / (10 + int(steps))))
-
-        average = AveragedModel(self.conditionals.networks, avg_fn=mix)
-        average.update_parameters(self.conditionals.networks)
-        return average.eval()
-
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """The averaged networks in the place of those that are trained."""
-        if not self.config.weight_averaging:
-            yield
-            return
-        conditionals = self.conditionals
-        trained, conditionals.networks = conditionals.networks, cast(Networks, self.average.module)
-        try:
-            yield
-        finally:
-            conditionals.networks = trained
-
-    def selection(self) -> Selection:
+    def averaged_selection(self) -> Selection:
         """How good the averaged weights are."""
-        with self.averaged():
+        with self.average.in_place():
             return self.select()
 
-    def keep_if_better(self, stage: int, value: float) -> float:
-        """Keep the averaged weights for a stage if none are kept or these are better; returns the best value."""
-        if stage not in self.stage_weights or value > self.stage_selection[stage]:
+    def first_selection(self, stage: int) -> tuple[int, int]:
+        """Score a stage's first weights; returns the epochs done and waited, none."""
+        self.recent.clear()
+        self.recent.append(self.averaged_selection().value)
+        self.keep_if_better(stage, self.recent[0])
+        return 0, 0
+
+    def keep_if_better(self, stage: int, value: float) -> bool:
+        """Keep the averaged weights for a stage if none are kept or these are better; returns whether they are."""
+        better = stage not in self.stage_weights or value > self.stage_selection[stage]
+        if better:
             self.stage_selection[stage] = value
-            with self.averaged():
+            with self.average.in_place():
                 state = self.conditionals.state_dict()
                 self.stage_weights[stage] = {name: tensor.detach().clone() for name, tensor in state.items()}
-        return self.stage_selection[stage]
+        return better
 
     def run_epoch(self, stage: int, epoch: int, optimizer: torch.optim.Optimizer) -> EpochRecord:
         """One pass over the training documents, then the selection score."""
@@ -267,7 +310,7 @@ class Trainer:
         self.conditionals.eval()
         seconds = time.perf_counter() - started
         try:
-            selection = self.selection()
+            selection = self.averaged_selection()
         except ChainError as error:
             raise self.not_finite(f"stage {stage}, after epoch {epoch}") from error
         tokens = max(self.train.corpus.num_tokens, 1)
@@ -301,8 +344,7 @@ class Trainer:
         if not np.isfinite(value) or not bool(torch.isfinite(norm)):
             raise self.not_finite(f"{where}, documents {self.ids_of(batch)}")
         optimizer.step()
-        if self.config.weight_averaging:
-            self.average.update_parameters(self.conditionals.networks)
+        self.average.update()
         if not all(bool(torch.isfinite(parameter).all()) for parameter in trained):
             raise self.not_finite(f"{where}, documents {self.ids_of(batch)}")
         return value

@@ -115,6 +115,7 @@ def shortened(batch: PackedBatch, documents: int, tokens: int) -> PackedBatch:
         token_vectors=batch.token_vectors[rows],
         weak_labels=batch.weak_labels[rows],
         weight=batch.weight[rows],
+        coarse=None if batch.coarse is None else batch.coarse.rows(rows),
     )
 
 

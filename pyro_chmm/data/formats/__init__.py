@@ -1,14 +1,15 @@
-"""File formats: each module reads a file into :class:`Documents` and writes a corpus.
+"""File formats: each module has ``read(path) -> Documents`` and ``write(path, corpus, posteriors=None)``.
 
-``wrench`` (``.json``, both layouts) and ``jsonl`` (one document a line). A reader checks what belongs to its
-layout;
-:class:`Documents` then becomes a corpus with the label set and LF names of the data set.
+``wrench`` (both layouts), ``conll``, ``docbin``, ``jsonl``, ``matrix`` and ``huggingface``; ``registry`` finds the one of a file.
+A reader checks what belongs to its layout; :class:`Documents` then becomes a corpus with the label set and LF names of the data
+set.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from pyro_chmm.data.building import CorpusBuilder
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import DataError
+
+MAX_BYTES = 4 * 2**30
+"""Largest file that is read, and the most that a compressed one may grow to."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,10 @@ class Documents:
     gold: list[Any] | None
     lf_names: tuple[str, ...] | None
     """Names of the LFs if the file holds them."""
+    declared_types: tuple[str, ...] = ()
+    """Entity types in the order of their ids if the file holds them; empty: those that occur."""
+    coarse_types: tuple[str, ...] = ()
+    """Coarse labels that the file declares."""
 
     @property
     def num_lfs(self) -> int:
@@ -52,24 +60,48 @@ class Documents:
                     types.add(entry[2])
         return types - {""}
 
-    def corpus(self, label_set: LabelSet, lf_names: Sequence[str]) -> Corpus:
+    def corpus(self, label_set: LabelSet, lf_names: Sequence[str], coarse_types: Sequence[str] = ()) -> Corpus:
         """The corpus; :class:`DataError` with file, document, LF and token for anything that does not fit."""
-        builder = CorpusBuilder(label_set, lf_names, self.gold is not None, str(self.source))
-        for number, name in enumerate(self.names):
-            builder.add(
-                name, self.tokens[number], self.weak[number], None if self.gold is None else self.gold[number]
-            )
-        return builder.finish()
+        with naming(self.source):
+            builder = CorpusBuilder(label_set, lf_names, self.gold is not None, str(self.source), coarse_types)
+            for number, name in enumerate(self.names):
+                builder.add(
+                    name, self.tokens[number], self.weak[number], None if self.gold is None else self.gold[number]
+                )
+            return builder.finish()
+
+
+@contextmanager
+def naming(source: Path) -> Iterator[None]:
+    """Put the file before a :class:`DataError` that does not name it."""
+    try:
+        yield
+    except DataError as error:
+        if str(source) in str(error):
+            raise
+        raise DataError(f"{source}: {error}") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a regular file of bearable size holds; :class:`DataError` otherwise: reading a device or a pipe might never end."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"{path} is not a regular file.")
+        if status.st_size > MAX_BYTES:
+            raise DataError(f"{path} has {status.st_size:,} bytes; files of up to {MAX_BYTES:,} are read: split it.")
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, with or without a byte order mark; :class:`DataError` if there is none."""
+    content = read_bytes(path)
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start} is not UTF-8 text; save the file as UTF-8.") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def parse_json(text: str, source: Path, line: int | None = None) -> Any:
@@ -133,21 +165,38 @@ def _kind(value: Any) -> str:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[str]]:
     """A text file that takes its place in one step if the block ends well, and else leaves nothing."""
+    with replacing_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
+
+
+@contextmanager
+def replacing_path(path: Path) -> Iterator[Path]:
+    """The path of an empty file, which takes its place in one step if the block ends well, and else leaves nothing."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}.") from None
+    os.close(handle)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            yield file
+        yield Path(temporary)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}.") from None
     finally:
         Path(temporary).unlink(missing_ok=True)
+
+
+def json_text(value: Any) -> str:
+    """JSON that people can read, in Unicode; escaped where a lone surrogate has no UTF-8."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

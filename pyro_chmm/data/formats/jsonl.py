@@ -3,17 +3,23 @@
 ``{"id": "0", "tokens": [...], "labels": [...], "posterior": [...], "weak_labels": {...}}``, all but
 ``tokens`` optional:
 
-* ``labels``: T BIO names; read as the gold labels;
+* ``labels``: T BIO names, or spans; read as the gold labels;
 * ``posterior``: for each token the labels' probabilities, ``{"O": 0.9, "B-X": 0.1}``; those that round to 0
   are left out;
 * ``weak_labels``: for each LF, by name, a list of ``[start, end, type]`` (O outside them), or T BIO names
-  with null where it abstains, or null if it abstains on the whole document.
+  with null where it abstains, or null if it abstains on the whole document;
+* ``text``: with it, a span may be ``{"start": 0, "end": 4, "label": "PER"}``, in characters of the text. A document with a text and
+  no ``tokens`` is cut into words and punctuation marks, and all its offsets are in characters. A span that cuts a token is widened
+  to whole tokens; how many were is reported.
+
+A first line without tokens or text may declare what the documents do not show: ``{"lf_names": [...], "entity_types": [...],
+"coarse_types": [...]}``, each optional.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +32,18 @@ from pyro_chmm.data.formats import (
     collect_gold,
     expect_list,
     expect_mapping,
+    json_text,
     parse_json,
     read_text,
     write_lines,
 )
+from pyro_chmm.data.formats.characters import TokenPlaces
 from pyro_chmm.data.labels import ABSTAIN, Ids, LabelSet, O
 from pyro_chmm.errors import DataError
 
+_log = logging.getLogger(__name__)
+
+_DECLARATIONS = ("lf_names", "entity_types", "coarse_types")
 _DIGITS = 6
 """Decimals of a written probability."""
 
@@ -43,14 +54,23 @@ def read(path: Path) -> Documents:
     tokens, golds = [], []
     weak: list[Sequence[Any]] = []
     lf_names: tuple[str, ...] | None = None
+    declared: dict[str, tuple[str, ...]] = {}
+    widened = 0
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         document = expect_mapping(parse_json(line, path, number), f"{path}, line {number}")
+        if not names and not declared and {*document} & {*_DECLARATIONS} and "tokens" not in document and "text" not in document:
+            declared = _declarations(document, f"{path}, line {number}")
+            lf_names = declared.get("lf_names")
+            continue
         name = document.get("id", str(len(names)))
         if not isinstance(name, str):
             raise DataError(f"{path}, line {number}: the 'id' {name!r} is not a string.")
         where = f"{path}: document {name!r}"
+        if "text" in document:
+            document, cut = _in_tokens(document, where)
+            widened += cut
         tokens.append(expect_list(document.get("tokens"), f"{where}, 'tokens'"))
         columns = expect_mapping(document.get("weak_labels", {}), f"{where}, 'weak_labels'")
         if lf_names is None:
@@ -59,12 +79,51 @@ def read(path: Path) -> Documents:
             there = ", ".join(columns) or "none"
             raise DataError(
                 f"{where}: it has weak labels of the LFs {there}, "
-                f"but document {names[0]!r} of {', '.join(lf_names) or 'none'}."
+                f"but {f'document {names[0]!r}' if names else 'its first line'} of {', '.join(lf_names) or 'none'}."
             )
         names.append(name)
         weak.append([columns[lf] for lf in lf_names])
         golds.append(document.get("labels"))
-    return Documents(path, names, tokens, weak, collect_gold(golds, names, path), lf_names or ())
+    if widened:
+        _log.warning("%s: %d spans that cut a token were widened to whole tokens.", path, widened)
+    types, coarse = declared.get("entity_types", ()), declared.get("coarse_types", ())
+    return Documents(path, names, tokens, weak, collect_gold(golds, names, path), lf_names or (), types, coarse)
+
+
+def _declarations(line: Mapping[str, Any], where: str) -> dict[str, tuple[str, ...]]:
+    result = {}
+    for key in (key for key in _DECLARATIONS if key in line):
+        values = expect_list(line[key], f"{where}, {key!r}")
+        if not all(isinstance(value, str) for value in values):
+            raise DataError(f"{where}, {key!r}: a list of names is expected.")
+        result[key] = tuple(values)
+    return result
+
+
+def _in_tokens(document: Mapping[str, Any], where: str) -> tuple[dict[str, Any], int]:
+    """A document with a text, all its offsets in tokens, and how many spans were widened."""
+    text, given = document["text"], document.get("tokens")
+    if not isinstance(text, str):
+        raise DataError(f"{where}: its 'text' must be a string.")
+    columns = expect_mapping(document.get("weak_labels", {}), f"{where}, 'weak_labels'")
+    everything = [*columns.values(), document.get("labels")]
+    if given is not None and not any(type(entry) is dict for column in everything if type(column) is list for entry in column):
+        return dict(document), 0
+    places = TokenPlaces(text, None if given is None else expect_list(given, f"{where}, 'tokens'"), where)
+
+    def converted(column: Any) -> Any:
+        return [_span(entry, places, given is None) for entry in column] if isinstance(column, list) else column
+
+    result: dict[str, Any] = {**document, "tokens": places.tokens}
+    result["weak_labels"] = {lf: converted(column) for lf, column in columns.items()}
+    result["labels"] = converted(document.get("labels"))
+    return result, places.widened
+
+
+def _span(entry: Any, places: TokenPlaces, characters: bool) -> Any:
+    if isinstance(entry, dict):
+        return places.span(entry.get("start"), entry.get("end"), entry.get("label"))
+    return places.span(*entry) if characters and isinstance(entry, list) and len(entry) == 3 else entry
 
 
 def write_predictions(
@@ -91,24 +150,47 @@ def write_predictions(
             document["labels"] = names[corpus.document_slice(number)]
             if posteriors is not None:
                 document["posterior"] = _posterior(corpus, number, posteriors[number])
-            yield json.dumps(document, ensure_ascii=False)
+            yield json_text(document)
 
     write_lines(path, lines())
 
 
-def write(path: Path, corpus: Corpus) -> None:
-    """Write a corpus with all that it holds, one document a line, in one step."""
-    lines = []
+def write(
+    path: Path, corpus: Corpus, posteriors: Sequence[NDArray[np.floating]] | None = None, *, declare: bool = True
+) -> None:
+    """Write a corpus with all that it holds, one document a line, in one step.
+
+    :param declare: write a first line where the documents do not show all; a ``meta.json`` beside the file does as well.
+    """
+    lines = [json_text(line) for line in _first_line(corpus)] if declare else []
     for number in range(corpus.num_documents):
         document, span = _document(corpus, number), corpus.document_slice(number)
         if corpus.gold is not None:
             document["labels"] = [corpus.label_set.names[id] for id in corpus.gold[span].tolist()]
+        if posteriors is not None:
+            document["posterior"] = _posterior(corpus, number, posteriors[number])
         document["weak_labels"] = {
-            lf: _column(ids, corpus.label_set)
-            for lf, ids in zip(corpus.lf_names, corpus.weak_labels[span].T, strict=True)
+            lf: _column(ids, corpus.observed_set)
+            for lf, ids in zip(corpus.lf_names, corpus.observed_labels[span].T, strict=True)
         }
-        lines.append(json.dumps(document, ensure_ascii=False))
+        lines.append(json_text(document))
     write_lines(path, lines)
+
+
+def _first_line(corpus: Corpus) -> list[dict[str, Sequence[str]]]:
+    """What the documents do not show, if there is anything: names in another order than that of their kind, or unused."""
+    line: dict[str, Sequence[str]] = {}
+    used = {*np.unique((corpus.weak_labels[corpus.weak_labels > 0] - 1) // 2).tolist()}
+    if corpus.gold is not None:
+        used |= {*np.unique((corpus.gold[corpus.gold > 0] - 1) // 2).tolist()}
+    types = corpus.label_set.entity_types
+    if types != tuple(sorted(types)) or len(used) < len(types):
+        line["entity_types"] = types
+    if corpus.coarse_types:
+        line["coarse_types"] = corpus.coarse_types
+    if not corpus.num_documents:
+        line["lf_names"] = corpus.lf_names
+    return [line] if line else []
 
 
 def _document(corpus: Corpus, number: int) -> dict[str, Any]:

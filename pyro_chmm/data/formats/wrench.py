@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.formats import (
@@ -24,11 +25,12 @@ from pyro_chmm.data.formats import (
     collect_gold,
     expect_list,
     expect_mapping,
+    json_text,
     parse_json,
     read_text,
     write_lines,
 )
-from pyro_chmm.data.labels import ABSTAIN, find_spans
+from pyro_chmm.data.labels import ABSTAIN, Ids, LabelSet, find_spans
 from pyro_chmm.errors import DataError
 
 
@@ -85,42 +87,51 @@ def _columns_of_rows(
     return result
 
 
-def write(path: Path, corpus: Corpus, layout: Literal["spans", "bio"] = "spans") -> None:
+def write(
+    path: Path,
+    corpus: Corpus,
+    posteriors: Sequence[NDArray[np.floating]] | None = None,
+    layout: Literal["spans", "bio"] = "spans",
+) -> None:
     """Write a corpus, without its LF names and types (those are ``meta.json``'s), in one step.
+
+    :param posteriors: for each document (T, L) probabilities, under the key ``posterior``, in the order of the label set.
 
     :raises DataError: if an LF abstains anywhere, which these layouts cannot say.
     """
-    if (corpus.weak_labels == ABSTAIN).any():
+    if (corpus.observed_labels == ABSTAIN).any():
         raise DataError(
             f"{path}: Wrench's JSON has no way to say that an LF abstains; write a .jsonl file instead."
         )
-    columns = [corpus.weak_labels[:, place] for place in range(corpus.num_lfs)]
+    columns = [(corpus.observed_labels[:, place], corpus.observed_set) for place in range(corpus.num_lfs)]
     if corpus.gold is not None:
-        columns.append(corpus.gold)
-    by_column = [_spans(corpus, ids) if layout == "spans" else _labels(corpus, ids) for ids in columns]
+        columns.append((corpus.gold, corpus.label_set))
+    by_column = [(_spans if layout == "spans" else _labels)(corpus, ids, label_set) for ids, label_set in columns]
     lines = []
     for number, name in enumerate(corpus.document_ids):
         entries = [column[number] for column in by_column]
         document: dict[str, Any] = {"data": {"text": list(corpus.tokens[number])}}
         if corpus.gold is not None:
             document["label"] = entries.pop()
+        if posteriors is not None:
+            document["posterior"] = np.asarray(posteriors[number], np.float64).round(6).tolist()
         document["weak_labels"] = entries if layout == "spans" else list(zip(*entries, strict=True))
-        lines.append(f"{json.dumps(name)}: {json.dumps(document, ensure_ascii=False)}")
+        lines.append(f"{json.dumps(name)}: {json_text(document)}")
     write_lines(path, ["{", ",\n".join(lines), "}"])
 
 
-def _spans(corpus: Corpus, ids: np.ndarray[Any, np.dtype[np.int16]]) -> list[list[list[Any]]]:
+def _spans(corpus: Corpus, ids: Ids, label_set: LabelSet) -> list[list[Any]]:
     """``[start, end, type]`` of every document."""
     found = find_spans(ids, corpus.offsets)
-    result: list[list[list[Any]]] = [[] for _ in corpus.document_ids]
+    result: list[list[Any]] = [[] for _ in corpus.document_ids]
     for start, end, kind in zip(*(column.tolist() for column in found), strict=True):
         document = corpus.document_index[start]
         base = corpus.offsets[document]
-        result[document].append([int(start - base), int(end - base), corpus.label_set.entity_types[kind]])
+        result[document].append([int(start - base), int(end - base), label_set.entity_types[kind]])
     return result
 
 
-def _labels(corpus: Corpus, ids: np.ndarray[Any, np.dtype[np.int16]]) -> list[list[str]]:
+def _labels(corpus: Corpus, ids: Ids, label_set: LabelSet) -> list[list[Any]]:
     """Label names of every document."""
-    names = [corpus.label_set.names[id] for id in ids.tolist()]
+    names = [label_set.names[id] for id in ids.tolist()]
     return [names[corpus.document_slice(number)] for number in range(corpus.num_documents)]

@@ -66,13 +66,13 @@ def test_both_layouts_give_the_same_corpus(tmp_path: Path, content: Any) -> None
 @pytest.mark.parametrize("layout", ["spans", "bio"])
 def test_what_is_written_is_read_again(tmp_path: Path, layout: Any) -> None:
     corpus = train(tmp_path, SPANS)
-    wrench.write(tmp_path / "valid.json", corpus, layout)
+    wrench.write(tmp_path / "valid.json", corpus, layout=layout)
     again = load_dataset(tmp_path).valid
     assert again.tokens == corpus.tokens
     assert again.document_ids == corpus.document_ids
     np.testing.assert_array_equal(again.weak_labels, corpus.weak_labels)
     np.testing.assert_array_equal(again.gold, corpus.gold)  # type: ignore[arg-type]
-    wrench.write(tmp_path / "test.json", corpus.without_gold(), layout)
+    wrench.write(tmp_path / "test.json", corpus.without_gold(), layout=layout)
     assert load_dataset(tmp_path).test.gold is None
 
 

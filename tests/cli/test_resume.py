@@ -1,0 +1,78 @@
+"""``fit`` that is killed, and ``fit --resume``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyro_chmm.model.checkpoint import Checkpoints
+
+from .conftest import invoke, succeeded
+
+# enough epochs that a signal finds the process in the midst of them
+OPTIONS = ["--encoder", "none", "--epochs-stage1", "6", "--epochs-stage2", "2", "--epochs-stage3", "2", "--no-verify"]
+
+
+def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
+    """SIGKILL as soon as there is a checkpoint; the resumed run has the weights and labels of one that was left alone."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    succeeded("fit", "--data", "demo", "--out", whole, *OPTIONS)
+    code = (
+        "import sys, time, pyro_chmm.model.checkpoint as c\n"
+        "real = c.Checkpoints.write\n"
+        "c.Checkpoints.due = lambda self: True\n"
+        "c.Checkpoints.write = lambda self, *a: (real(self, *a), time.sleep(0.2))\n"
+        "from pyro_chmm.cli.main import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-c", code, "fit", "--data", "demo", "--out", str(killed), *OPTIONS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not (killed / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    message = invoke("fit", "--data", "demo", "--out", killed, *OPTIONS)
+    assert message.exit_code == 2
+    assert f"pyro-chmm fit --resume {killed}" in message.stderr.replace("\n", " ")
+    result = succeeded("fit", "--resume", killed)
+    assert f"The run is in {killed}." in result.stdout
+    assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert (killed / "predictions" / "test.jsonl").read_bytes() == (whole / "predictions" / "test.jsonl").read_bytes()
+    assert not (killed / "checkpoint.safetensors").exists()
+
+
+def test_an_interrupt_names_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Checkpoints.write
+
+    def write_then_stop(self: Checkpoints, *arguments: Any) -> None:
+        real(self, *arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    monkeypatch.setattr(Checkpoints, "write", write_then_stop)
+    result = invoke("fit", "--data", "demo", "--out", tmp_path / "run", *OPTIONS)
+    assert result.exit_code == 130
+    assert f"Interrupted. The checkpoint is {tmp_path / 'run' / 'checkpoint.safetensors'}" in result.stderr
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_nothing_to_resume(tmp_path: Path) -> None:
+    result = invoke("fit", "--resume", tmp_path)
+    assert result.exit_code == 2
+    assert "There is no checkpoint" in result.stderr
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"{}")
+    result = invoke("fit", "--resume", tmp_path)
+    assert result.exit_code == 2
+    assert "cannot be read" in result.stderr
+    Checkpoints(tmp_path / "checkpoint.safetensors", json.loads('{"options": 3}')).write({}, {})
+    assert "does not say what run" in invoke("fit", "--resume", tmp_path).stderr
