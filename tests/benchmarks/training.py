@@ -1,8 +1,8 @@
 """How long an epoch of stage 1 takes, against the bare matrix products of the transition layer on the same tokens.
 
 The matrix products are the layer's own (and its hidden layer's) and both gradients of each (to weights and inputs), over the same
-batches, in this process, by turns; figures are medians. Vectors are encoded first where the cache has none. With ``--fit``, each whole fit is timed
-too, from cached vectors, with its validation F1. The exit status is 1 if a limit is missed.
+batches, in this process, by turns; figures are medians. Vectors are encoded first where the cache has none. With ``--fit``, each
+whole fit is timed too, from cached vectors, with its validation F1. The exit status is 1 if a limit is missed.
 """
 
 import argparse
