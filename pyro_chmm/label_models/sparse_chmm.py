@@ -54,7 +54,8 @@ class SparseCHMM(LabelModel):
     :param hyperparameters: any field of :class:`SparseCHMMConfig`.
     :raises ConfigError: on an unknown hyper-parameter or a value that makes no sense.
 
-    After :meth:`fit`: ``history_`` (a record an epoch), ``stages_``, ``best_stage_``, ``seconds_per_epoch_`` by stage.
+    After :meth:`fit`: ``history_`` (a record an epoch), ``stages_``, ``best_stage_``, ``selection_`` (the score of the best stage),
+    ``seconds_per_epoch_`` by stage.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class SparseCHMM(LabelModel):
         :raises ConfigError: where F1 is asked for and ``valid`` has no gold labels.
         :raises TrainingError: where training cannot go on.
         """
-        self._check_input(train, valid)
+        self.check_input(train, valid)
         self.label_set, self.lf_names = train.label_set, train.lf_names
         self.config = replace(self.config, o_weight_prediction=self._silence)  # an earlier fit may have chosen another
         if not self._encoder_chosen:  # a preset's encoder is a wish, the user's a demand
@@ -119,6 +120,7 @@ class SparseCHMM(LabelModel):
             torch.manual_seed(self.config.seed)
             self._trainer, self.history_ = trainer, trainer.history
             self.best_stage_ = trainer.run()
+        self.selection_ = trainer.stage_selection[self.best_stage_]
         if packed_valid is not None and not self._silence_chosen:
             self._choose_silence(packed_valid)
         self.stages_ = tuple(sorted(trainer.stage_weights))
@@ -151,7 +153,8 @@ class SparseCHMM(LabelModel):
         self._trainer.restore(stage)
         return self
 
-    def _check_input(self, train: Corpus, valid: Corpus | None) -> None:
+    def check_input(self, train: Corpus, valid: Corpus | None = None) -> None:
+        """Whether :meth:`fit` can learn from these; raises as it does."""
         if train.num_tokens == 0 or train.num_lfs == 0:
             raise DataError(
                 f"The training corpus has {train.num_tokens} tokens and {train.num_lfs} labeling functions; training needs at "
