@@ -22,6 +22,7 @@ from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.majority_vote import MajorityVote
+from pyro_chmm.label_models.posterior import Posterior
 from pyro_chmm.model.checkpoint import Checkpoints
 from pyro_chmm.model.conditionals import Conditionals, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
@@ -241,6 +242,17 @@ class SparseCHMM(LabelModel):
         )
         mean: Tensor = torch.as_tensor(total) / max(corpus.num_documents, 1)
         return mean[: len(self.lf_names)].numpy()
+
+    def posterior(self, corpus: Corpus, draws: int = 200, seed: int = 0) -> Posterior:
+        """What the model believes of a corpus, as draws that are made when they are asked for.
+
+        :param draws: how many, of all that is drawn.
+        :param seed: the same one gives the same draws.
+        :raises ConfigError: before :meth:`fit`, or where there is no draw to make.
+        :raises DataError: where LFs or labels are not the model's.
+        """
+        corpus = self._aligned(corpus)
+        return Posterior(self._fitted(), self._pack(corpus, training=False), corpus, draws=draws, seed=seed)
 
     def _fitted(self) -> Conditionals:
         if self._conditionals is None:
