@@ -197,7 +197,7 @@ class CorpusDraws(ABC):
             drawn = chain.sample(*inputs, draws=1, logits=False, backend=backend)
             parts.append(drawn.view(len(part), tokens))
             state = chain.marginals(*inputs, logits=False, backend=backend).state.view(len(part), tokens, labels)
-            total += (state / state.sum(dim=-1, keepdim=True)).sum(dim=0)
+            total += (state / state.sum(dim=-1, keepdim=True).clamp(min=1e-30)).sum(dim=0)
         return torch.cat(parts), total / self.draws
 
 
