@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,10 +23,13 @@ from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.posterior import Posterior
+from pyro_chmm.label_models.prior_predictive import PriorPredictive
 from pyro_chmm.model.checkpoint import Checkpoints
 from pyro_chmm.model.conditionals import Conditionals, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
-from pyro_chmm.model.priors import AnyPrior, parse_prior
+from pyro_chmm.model.initialization import initialize, observed_statistics
+from pyro_chmm.model.priors import AnyPrior, AnyReliabilityPrior, AnyTransitionPrior, Prior, prior_spec, resolve_prior
+from pyro_chmm.model.priors.registry import CALLABLE
 from pyro_chmm.model.training import EpochRecord, Selection, Trainer
 from pyro_chmm.presets import load_preset
 
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 log = logging.getLogger(__name__)
+
+#: What a prior's keyword argument takes beside priors and callables.
+PriorLike = str | float | dict[str, Any] | None
 
 _VOTE_LF = "majority-vote"
 #: Weights of silence in prediction that are tried on gold validation labels.
@@ -48,8 +54,13 @@ class SparseCHMM(LabelModel):
     >>> labels = model.predict(corpus.test)
 
     :param preset: starting values of the hyper-parameters: ``default``, or Table 11's ``paper-laptop`` and so on.
-    :param emission_prior: ``"amortized"``, ``"NAME:STRENGTH"``, a prior of :mod:`pyro_chmm.model.priors`, or a callable from
-        document vectors ``(B, width)`` to a Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``.
+    :param emission_prior: a strength (of ``diagonal``), ``"amortized"`` (the default), ``"NAME:STRENGTH"``, a dict as ``config.json``
+        holds it, a prior of :mod:`pyro_chmm.model.priors`, or a callable from document vectors ``(B, width)`` to a Pyro distribution
+        of batch shape ``(B,)`` and event shape ``(K, L, L)``. ``kl_weight`` weighs its KL divergence.
+    :param transition_prior: likewise; a strength is that of ``sticky``, a callable takes token vectors ``(N, width)`` and returns
+        batch shape ``(N,)``, event shape ``(L, L)``.
+    :param reliability_prior: likewise; a strength is that of ``beta``, a callable takes document vectors and returns batch shape
+        ``(B,)``, event shape ``(K, L)``.
     :param device: where to train and predict, e.g. ``"cpu"`` or ``"cuda"``.
     :param cache_dir: where encoded vectors are kept (default: the user's cache folder).
     :param hyperparameters: any field of :class:`SparseCHMMConfig`.
@@ -62,21 +73,23 @@ class SparseCHMM(LabelModel):
         self,
         *,
         preset: str = "default",
-        emission_prior: str | AnyPrior | None = None,
+        emission_prior: PriorLike | AnyPrior = None,
+        transition_prior: PriorLike | AnyTransitionPrior = None,
+        reliability_prior: PriorLike | AnyReliabilityPrior = None,
         device: str = "cpu",
         cache_dir: str | Path | None = None,
         **hyperparameters: Any,
     ) -> None:
         values = {**load_preset(preset), **{name: v for name, v in hyperparameters.items() if v is not None}}
         self._encoder_chosen = hyperparameters.get("encoder") is not None
-        if isinstance(emission_prior, str):
-            values["emission_prior"] = emission_prior
+        given = {"emission_prior": emission_prior, "transition_prior": transition_prior, "reliability_prior": reliability_prior}
+        priors = {name: resolve_prior(name, values.get(name) if prior is None else prior) for name, prior in given.items()}
+        values |= {name: prior_spec(prior) for name, prior in priors.items()}
         self.config = SparseCHMMConfig.from_dict(values)
         self._silence, self._silence_chosen = self.config.o_weight_prediction, "o_weight_prediction" in values
-        self.prior: AnyPrior = parse_prior(self.config.emission_prior)
-        if emission_prior is not None and not isinstance(emission_prior, str):
-            self.prior = emission_prior
-            self.config = replace(self.config, emission_prior=getattr(emission_prior, "spec", "amortized"))
+        self.prior: AnyPrior = priors["emission_prior"]
+        self.transition_prior: AnyTransitionPrior = priors["transition_prior"]
+        self.reliability_prior: AnyReliabilityPrior = priors["reliability_prior"]
         self.device, self.cache_dir = device, cache_dir
         self.history_: list[EpochRecord] = []
         self._trainer: Trainer | None = None
@@ -109,7 +122,7 @@ class SparseCHMM(LabelModel):
         extra = self._pack(valid, training=True) if valid is not None and self.config.majority_vote_lf else packed_valid
         trainer = Trainer(
             self._conditionals,
-            self.prior,
+            self._bound_priors(self._conditionals, train.label_set, packed.corpus.lf_names),
             packed,
             extra,
             vote,
@@ -153,6 +166,11 @@ class SparseCHMM(LabelModel):
         return self
 
     def _check_input(self, train: Corpus, valid: Corpus | None) -> None:
+        for name, prior in (("emission", self.prior), ("transition", self.transition_prior), ("reliability", self.reliability_prior)):
+            if getattr(self.config, f"{name}_prior") == CALLABLE and not callable(prior):
+                raise ConfigError(
+                    f"{name}_prior was a callable, which a saved model does not hold; make a new SparseCHMM with it to train again."
+                )
         if train.num_tokens == 0 or train.num_lfs == 0:
             raise DataError(
                 f"The training corpus has {train.num_tokens} tokens and {train.num_lfs} labeling functions; training needs at "
@@ -174,6 +192,16 @@ class SparseCHMM(LabelModel):
         return Conditionals.build(
             self.config, corpus.label_set, corpus.num_lfs, vectors.tokens.shape[1], vectors.documents.shape[1]
         )
+
+    def _bound_priors(self, conditionals: Conditionals, label_set: LabelSet, lf_names: Sequence[str]) -> AnyPrior:
+        """Give the conditionals their priors, for these labels and LFs; returns that on the emission."""
+
+        def bound(prior: Any) -> Any:
+            return prior.bound(lf_names, label_set) if isinstance(prior, Prior) else prior
+
+        conditionals.transition_prior, conditionals.reliability_prior = bound(self.transition_prior), bound(self.reliability_prior)
+        found: AnyPrior = bound(self.prior)
+        return found
 
     def _pack(self, corpus: Corpus, training: bool) -> PackedCorpus:
         """A corpus with vectors; the vote joins as one more LF, which abstains outside training."""
@@ -253,6 +281,24 @@ class SparseCHMM(LabelModel):
         """
         corpus = self._aligned(corpus)
         return Posterior(self._fitted(), self._pack(corpus, training=False), corpus, draws=draws, seed=seed)
+
+    def prior_predictive(self, corpus: Corpus, draws: int = 200, seed: int = 0) -> PriorPredictive:
+        """What the priors mean: draws as of :meth:`posterior`, from the model alone. Before :meth:`fit` as after it.
+
+        :param corpus: its tokens get labels; before :meth:`fit`, its majority vote starts the networks.
+        :raises ConfigError: where a prior does not fit the corpus's LFs and labels, or there is no draw to make.
+        """
+        conditionals = self._conditionals
+        if conditionals is not None:
+            corpus = self._aligned(corpus)
+            packed = self._pack(corpus, training=False)
+            prior = self._bound_priors(conditionals, corpus.label_set, packed.corpus.lf_names)
+        else:
+            packed = self._pack(corpus, training=True)
+            conditionals = self._build(packed).to(self.device).eval()
+            prior = self._bound_priors(conditionals, corpus.label_set, packed.corpus.lf_names)
+            initialize(conditionals, packed, observed_statistics(packed, MajorityVote().predict_ids(corpus)))
+        return PriorPredictive(conditionals, packed, corpus, draws=draws, seed=seed, prior=prior)
 
     def _fitted(self) -> Conditionals:
         if self._conditionals is None:
@@ -353,5 +399,7 @@ class SparseCHMM(LabelModel):
             )
             conditionals.load_state_dict(weights)
             conditionals.stage = int(description["stage"])
+            vote = (_VOTE_LF,) if model.config.majority_vote_lf else ()
+            model._bound_priors(conditionals, model.label_set, (*model.lf_names, *vote))
         model._conditionals = conditionals.to(device).eval()
         return model
