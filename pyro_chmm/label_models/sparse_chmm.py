@@ -30,6 +30,7 @@ from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.initialization import initialize, observed_statistics
 from pyro_chmm.model.priors import AnyPrior, AnyReliabilityPrior, AnyTransitionPrior, Prior, prior_spec, resolve_prior
 from pyro_chmm.model.priors.registry import CALLABLE
+from pyro_chmm.model.sparse_chmm import prior_objective
 from pyro_chmm.model.training import EpochRecord, Selection, Trainer
 from pyro_chmm.presets import load_preset
 
@@ -83,8 +84,9 @@ class SparseCHMM(LabelModel):
         values = {**load_preset(preset), **{name: v for name, v in hyperparameters.items() if v is not None}}
         self._encoder_chosen = hyperparameters.get("encoder") is not None
         given = {"emission_prior": emission_prior, "transition_prior": transition_prior, "reliability_prior": reliability_prior}
-        priors = {name: resolve_prior(name, values.get(name) if prior is None else prior) for name, prior in given.items()}
-        values |= {name: prior_spec(prior) for name, prior in priors.items()}
+        wanted = {name: values.get(name) if prior is None else prior for name, prior in given.items()}
+        priors = {name: resolve_prior(name, prior) for name, prior in wanted.items()}
+        values |= {name: CALLABLE if wanted[name] == CALLABLE else prior_spec(prior) for name, prior in priors.items()}
         self.config = SparseCHMMConfig.from_dict(values)
         self._silence, self._silence_chosen = self.config.o_weight_prediction, "o_weight_prediction" in values
         self.prior: AnyPrior = priors["emission_prior"]
@@ -117,16 +119,17 @@ class SparseCHMM(LabelModel):
         packed = self._pack(train.without_gold(), training=True)  # its gold labels are never looked at
         packed_valid = None if valid is None else self._pack(valid, training=False)
         self._conditionals = self._build(packed).to(self.device)
+        prior = self._bound_priors(self._conditionals, train.label_set, packed.corpus.lf_names)
         vote = MajorityVote().predict_ids(train)
         # the vote votes in the WXOR scores too; without it both are the same
         extra = self._pack(valid, training=True) if valid is not None and self.config.majority_vote_lf else packed_valid
         trainer = Trainer(
             self._conditionals,
-            self._bound_priors(self._conditionals, train.label_set, packed.corpus.lf_names),
+            prior,
             packed,
             extra,
             vote,
-            lambda: self._selection(packed_valid or packed),
+            lambda: self._selection(packed_valid or packed, prior),
             checkpoints,
         )
         with torch.random.fork_rng(devices=[]):
@@ -220,8 +223,8 @@ class SparseCHMM(LabelModel):
         return PackedCorpus(corpus, vectors, o_weights(self.config, training))
 
     @torch.no_grad()
-    def _selection(self, packed: PackedCorpus) -> Selection:
-        """By F1 where gold is there and asked for, else by the evidence a token."""
+    def _selection(self, packed: PackedCorpus, prior: AnyPrior) -> Selection:
+        """By F1 where gold is there and asked for, else by the evidence a token, and what the priors add to it."""
         gold = packed.corpus.gold
         if self.config.select == "valid-f1" and gold is not None:
             found = score(packed.corpus.label_set, gold, self._decode(packed), packed.corpus.offsets)
@@ -229,7 +232,7 @@ class SparseCHMM(LabelModel):
         conditionals, total = self._fitted(), 0.0
         for batch in self._batches(packed):
             emission = conditionals.emission_mean(batch.document_vectors)
-            total += float(conditionals.log_evidence(emission, batch).sum())
+            total += float(conditionals.log_evidence(emission, batch).sum() + prior_objective(conditionals, prior, batch))
         return Selection(total / max(packed.corpus.num_tokens, 1))
 
     # prediction
@@ -288,15 +291,12 @@ class SparseCHMM(LabelModel):
         :param corpus: its tokens get labels; before :meth:`fit`, its majority vote starts the networks.
         :raises ConfigError: where a prior does not fit the corpus's LFs and labels, or there is no draw to make.
         """
-        conditionals = self._conditionals
-        if conditionals is not None:
-            corpus = self._aligned(corpus)
-            packed = self._pack(corpus, training=False)
-            prior = self._bound_priors(conditionals, corpus.label_set, packed.corpus.lf_names)
-        else:
-            packed = self._pack(corpus, training=True)
-            conditionals = self._build(packed).to(self.device).eval()
-            prior = self._bound_priors(conditionals, corpus.label_set, packed.corpus.lf_names)
+        fitted = self._conditionals
+        corpus = corpus if fitted is None else self._aligned(corpus)
+        packed = self._pack(corpus, training=fitted is None)
+        conditionals = self._build(packed).to(self.device).eval() if fitted is None else fitted
+        prior = self._bound_priors(conditionals, corpus.label_set, packed.corpus.lf_names)
+        if fitted is None:
             initialize(conditionals, packed, observed_statistics(packed, MajorityVote().predict_ids(corpus)))
         return PriorPredictive(conditionals, packed, corpus, draws=draws, seed=seed, prior=prior)
 

@@ -43,7 +43,7 @@ def observed_statistics(packed: PackedCorpus, vote: NDArray[np.int16]) -> Observ
     for lf in range(lfs):
         seen = corpus.weak_labels[:, lf] >= 0
         np.add.at(emission[lf], (vote[seen], corpus.weak_labels[seen, lf]), packed.weight[seen, lf])
-    share: NDArray[np.float64] = np.bincount(vote, minlength=labels) + 0.5
+    share = np.bincount(vote, minlength=labels).astype(np.float64) + 0.5
     return ObservedStatistics(_rows(transition), _rows(emission), _rows(share))
 
 

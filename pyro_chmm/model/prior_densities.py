@@ -76,6 +76,8 @@ def check_priors(prior: AnyPrior, conditionals: Conditionals, batch: PackedBatch
     if not isinstance(prior, Amortized | EmissionPrior):
         with torch.no_grad():
             _require_valid("emission_prior", called_prior("emission_prior", prior, batch.document_vectors, (lfs, labels, labels)))
+    if conditionals.transition_prior is None and conditionals.reliability_prior is None:
+        return
     with torch.no_grad():
         densities = log_densities(conditionals, batch, conditionals.transition_logits(batch.token_vectors))
     for keyword, value in densities.items():

@@ -31,6 +31,8 @@ from pyro_chmm.model.conditionals import Conditionals, sequence_transitions
 from pyro_chmm.model.prior_densities import called_prior, dirichlet, document_prior, log_densities
 from pyro_chmm.model.priors import Amortized, AnyPrior, EmissionPrior, Hierarchical
 
+#: Draws that estimate the KL divergence to a callable's distribution, where epochs are chosen.
+_KL_DRAWS = 8
 _Shape = torch.Size | list[int] | tuple[int, ...]
 
 
@@ -289,3 +291,26 @@ def emission_kl(posterior: TorchDistribution, prior: TorchDistribution) -> Tenso
         return -prior.log_prob(posterior.v)
     rows = torch.distributions.kl_divergence(posterior.base_dist, prior.base_dist)
     return rows.sum(dim=(-1, -2))
+
+
+@torch.no_grad()
+def prior_objective(conditionals: Conditionals, prior: AnyPrior, batch: PackedBatch) -> Tensor:
+    """What the priors add to the objective of a batch, ``()``: log densities less weighted KL divergences; 0 where there are none.
+
+    No sample is taken where a formula exists; a hierarchical prior's corpus emission is the guide's mean.
+    """
+    logits = conditionals.transition_logits(batch.token_vectors)
+    densities = sum((value.sum() for value in log_densities(conditionals, batch, logits).values()), logits.new_zeros(()))
+    if isinstance(prior, Amortized):
+        return densities
+    posterior = conditionals.emission_distribution(batch.document_vectors)
+    if not isinstance(prior, EmissionPrior):
+        other = called_prior("emission_prior", prior, batch.document_vectors, tuple(posterior.event_shape))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            draws = posterior.sample((_KL_DRAWS,))
+        kl = (posterior.log_prob(draws) - other.log_prob(draws)).mean(dim=0)
+        return densities - conditionals.config.kl_weight * kl.sum()
+    corpus = corpus_posterior(conditionals).mean if isinstance(prior, Hierarchical) else None
+    kl = emission_kl(posterior, document_prior(prior, conditionals, batch.num_documents, corpus))
+    return densities - conditionals.config.kl_weight * kl.sum()

@@ -35,7 +35,7 @@ class Prior:
         values = self.to_dict()
         if list(values) == ["name"]:
             return self.name
-        return f"{self.name}:{values['strength']!r}" if list(values) == ["name", "strength"] else values
+        return f"{self.name}:{str(values['strength']).removesuffix('.0')}" if list(values) == ["name", "strength"] else values
 
     def bound(self, lf_names: Sequence[str], label_set: LabelSet) -> Self:
         """The prior for these LFs and labels.
