@@ -18,6 +18,7 @@ from .fit import fit
 from .lfs import lfs
 from .options import ARGUMENTS, DEBUG
 from .predict import predict
+from .sample import sample
 from .tune import tune
 from .verify import verify
 
@@ -66,7 +67,7 @@ def main() -> None:
     """From weak labels to labels: a label model for weakly supervised named entity recognition."""
 
 
-for command in (fit, predict, evaluate, lfs, data, convert, export, verify, tune):
+for command in (fit, predict, evaluate, sample, lfs, data, convert, export, verify, tune):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -327,7 +327,7 @@ def test_priors_are_objects_and_callables_too(demo: CorpusSplits, tmp_path: Path
     def prior(document_vectors: torch.Tensor) -> TorchDistribution:
         return Dirichlet(torch.eye(7).mul(5).add(1).expand(len(document_vectors), 6, 7, 7)).to_event(2)
 
-    for given, spec in ((Diagonal(20.0), "diagonal:20"), (prior, "amortized")):
+    for given, spec in ((Diagonal(20.0), "diagonal:20"), (prior, "callable")):
         model = SparseCHMM(**FEW, emission_prior=given).fit(demo.train)
         assert finite(model, demo.test)
         model.save(tmp_path)
