@@ -13,11 +13,13 @@ from pyro_chmm.errors import PyroCHMMError
 from .convert import convert
 from .data import data
 from .evaluate import evaluate
+from .explain import explain
 from .export import export
 from .fit import fit
 from .lfs import lfs
 from .options import ARGUMENTS, DEBUG
 from .predict import predict
+from .report import report
 from .verify import verify
 
 
@@ -65,7 +67,7 @@ def main() -> None:
     """From weak labels to labels: a label model for weakly supervised named entity recognition."""
 
 
-for command in (fit, predict, evaluate, lfs, data, convert, export, verify):
+for command in (fit, predict, evaluate, lfs, data, convert, export, explain, report, verify):
     main.add_command(command)
 
 if __name__ == "__main__":
