@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -81,33 +81,33 @@ class ExpectedLabels:
         return np.where(self.deviation > 0, score, 0.0)
 
 
-def expected_labels(decoded: Iterable[DecodedBatch], num_lfs: int) -> ExpectedLabels:
-    """What the model expects its LFs to say on documents like these, beside what they say: a posterior predictive check.
+def label_counts(part: DecodedBatch, num_lfs: int) -> NDArray[np.float64]:
+    """``(3, K, O)`` over a batch: how often LFs say each label, how often they are expected to, and the variance of that.
 
     The expectation is analytic: at each token, the marginals times the mean emission of the document. Coarse labels count by
     what they are, so an LF's labels and its coarse labels may have expectations that overlap.
 
     :param num_lfs: K of the corpus; a vote that joined in training is left out.
     """
-    totals: list[NDArray[np.float64]] = []
-    for part in decoded:
-        said = part.observed[:, :num_lfs]
-        width, batch = part.emission.shape[-1], part.batch
-        spoke = said != ABSTAIN
-        counts = torch.zeros(3, num_lfs, width, dtype=torch.float64)
-        bounds = batch.offsets.tolist()
-        for document in range(batch.num_documents):
-            tokens = slice(bounds[document], bounds[document + 1])
-            emission = part.emission[document, :num_lfs].double()
-            chance = torch.einsum("tl,klo->tko", part.marginals[tokens].double(), emission) * spoke[tokens, :, None]
-            counts[1] += chance.sum(0)
-            counts[2] += (chance * (1 - chance)).sum(0)
-        for lf in range(num_lfs):
-            counts[0, lf] = torch.bincount(said[spoke[:, lf], lf], minlength=width).double()
-        totals.append(counts.numpy())
-    if not totals:
-        raise DataError("The corpus has no documents; there is nothing to check.")
-    observed, expected, variance = np.sum(totals, axis=0)
+    said = part.observed[:, :num_lfs]
+    spoke, width, bounds = said != ABSTAIN, part.emission.shape[-1], part.offsets.tolist()
+    counts = torch.zeros(3, num_lfs, width, dtype=torch.float64)
+    for document, (start, stop) in enumerate(pairwise(bounds)):
+        emission = part.emission[document, :num_lfs].double()
+        chance = torch.einsum("tl,klo->tko", part.marginals[start:stop].double(), emission) * spoke[start:stop, :, None]
+        counts[1] += chance.sum(0)
+        counts[2] += (chance * (1 - chance)).sum(0)
+    for lf in range(num_lfs):
+        counts[0, lf] = torch.bincount(said[spoke[:, lf], lf], minlength=width).double()
+    return counts.numpy()
+
+
+def expected_labels(counts: NDArray[np.float64]) -> ExpectedLabels:
+    """What the model expects its LFs to say on documents like these, beside what they say: a posterior predictive check.
+
+    :param counts: the sum of :func:`label_counts` over all batches.
+    """
+    observed, expected, variance = counts
     tokens = observed.sum(axis=1).astype(np.int64)
     return ExpectedLabels(tokens, observed.astype(np.int64), expected, np.sqrt(variance))
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pyro_chmm.data.corpus import Corpus
@@ -24,94 +23,93 @@ from pyro_chmm.label_models.explanation import DecodedBatch
 LEAST_MARGINAL = 1e-3
 _UNIT, _IMPOSSIBLE = 1000.0, -32768
 """Stored numbers a nat, and what stands for -inf."""
+_NO_RELIABILITY = -1e-4
+"""Stands for the reliability of an LF on a coarse label, which has none."""
+_DOCUMENT_COLUMNS = ("keptCounts", "kept", "columnCounts", "evidence", "reliability", "left", "right")
 
 
-@dataclass
-class _Columns:
-    """What is collected over the batches; each list becomes one array, in the order of documents."""
+class DocumentPacker:
+    """Packs a corpus from its decoded batches, which need not be in memory together: :meth:`add` each, then :meth:`packed`.
 
-    kept_counts: list[int] = field(default_factory=list)
-    kept: list[NDArray[np.int64]] = field(default_factory=list)
-    evidence: list[NDArray[np.float64]] = field(default_factory=list)
-    reliability: list[NDArray[np.float64]] = field(default_factory=list)
-    left: list[NDArray[np.float64]] = field(default_factory=list)
-    right: list[NDArray[np.float64]] = field(default_factory=list)
-    weight: list[NDArray[np.float32]] = field(default_factory=list)
-    confidence: list[NDArray[np.float64]] = field(default_factory=list)
-
-
-def packed_documents(corpus: Corpus, decoded: Iterable[DecodedBatch], labels: Ids, vote: Ids) -> bytes:
-    """All documents of a corpus as one block.
-
-    :param decoded: of this corpus, see :meth:`SparseCHMM.decoded`.
-    :param labels: ``(N,)`` the model's labels; ``vote``, majority vote's.
+    :param corpus: with the model's LFs and labels.
     """
-    columns = _Columns()
-    for part, document, tokens in _documents(decoded):
-        _add(columns, part, document, tokens, corpus)
-    weights, weight_index = np.unique(_joined(columns.weight, (0, corpus.num_lfs)), return_inverse=True)
-    arrays: dict[str, NDArray[np.generic]] = {
-        "said": corpus.observed_labels.astype("<i2"),
-        "weight": weight_index.reshape(-1).astype("<u2"),
-        "label": labels.astype("<i2"),
-        "vote": vote.astype("<i2"),
-        "keptCounts": np.array(columns.kept_counts, "<u2"),
-        "kept": _joined(columns.kept).astype("<u2"),
-        "evidence": _fixed(_joined(columns.evidence)),
-        "reliability": (_joined(columns.reliability) * 10_000).round().astype("<i2"),
-        "left": _fixed(_joined(columns.left)),
-        "right": _fixed(_joined(columns.right)),
-        "confidence": (_joined(columns.confidence) * 65_535).round().astype("<u2"),
-    }
-    if corpus.gold is not None:
-        arrays["gold"] = corpus.gold.astype("<i2")
-    header = {
-        "ids": corpus.document_ids,
-        "tokens": [list(document) for document in corpus.tokens],
-        "weights": weights.tolist(),
-        "arrays": [[name, array.dtype.str[1:], array.size] for name, array in arrays.items()],
-    }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 4)  # so that all arrays are aligned
-    block = len(text).to_bytes(4, "little") + text + b"".join(array.tobytes() for array in arrays.values())
-    return gzip.compress(block, compresslevel=6, mtime=0)
 
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self._columns: dict[str, list[NDArray[Any]]] = {name: [] for name in (*_DOCUMENT_COLUMNS, "weight", "confidence", "label")}
 
-def _documents(decoded: Iterable[DecodedBatch]) -> Iterator[tuple[DecodedBatch, int, slice]]:
-    """Each document: its batch, its number there, and its tokens there."""
-    for part in decoded:
-        bounds = part.batch.offsets.tolist()
-        for document in range(part.batch.num_documents):
-            yield part, document, slice(bounds[document], bounds[document + 1])
+    def add(self, part: DecodedBatch) -> None:
+        """The next batch."""
+        for document, (start, stop) in enumerate(pairwise(part.offsets.tolist())):
+            self._add_document(part, document, slice(start, stop))
+        best = part.labels.numpy()
+        confidence = part.marginals.double().numpy()[np.arange(len(best)), np.maximum(best, 0)]
+        self._columns["label"].append(best)
+        self._columns["confidence"].append(np.clip(confidence, 0, 1))
+        self._columns["weight"].append(part.weight[:, : self.corpus.num_lfs].numpy())
 
+    def _add_document(self, part: DecodedBatch, document: int, tokens: slice) -> None:
+        corpus, num_labels = self.corpus, len(self.corpus.label_set)
+        said = part.observed[tokens, : corpus.num_lfs].numpy()
+        kept = self._kept(part, tokens, said, int(part.documents[document]))
+        # a column for each LF and what it says in the document, in this order
+        lfs, labels = np.array([(k, o) for k in range(corpus.num_lfs) for o in np.unique(said[:, k]) if o != ABSTAIN] or [(0, 0)]).T
+        lfs, labels = (lfs, labels) if (said != ABSTAIN).any() else (lfs[:0], labels[:0])
+        emission, reliability = part.emission[document].double().numpy(), part.reliability[document].double().numpy()
+        of_label = np.where(labels < num_labels, reliability[lfs, np.minimum(labels, num_labels - 1)], _NO_RELIABILITY)
+        columns = {
+            "keptCounts": np.array([len(kept)]),
+            "kept": kept,
+            "columnCounts": np.array([len(lfs)]),
+            "evidence": np.log(emission[lfs[:, None], kept, labels[:, None]]).reshape(-1),
+            "reliability": of_label,
+            "left": part.left[tokens].numpy()[:, kept].reshape(-1),
+            "right": part.right[tokens].numpy()[:, kept].reshape(-1),
+        }
+        for name in _DOCUMENT_COLUMNS:
+            self._columns[name].append(columns[name])
 
-def _add(columns: _Columns, part: DecodedBatch, document: int, tokens: slice, corpus: Corpus) -> None:
-    lfs, num_labels = corpus.num_lfs, len(corpus.label_set)
-    position = int(part.batch.documents[document])
-    said = part.observed[tokens, :lfs].numpy()
-    marginals, best = part.marginals[tokens].double().numpy(), part.labels[tokens].numpy()
-    named = [said[(said >= 0) & (said < num_labels)], best[best >= 0], [0]]
-    if corpus.gold is not None:
-        named.append(corpus.gold[corpus.document_slice(position)])
-    probable = np.flatnonzero((marginals >= LEAST_MARGINAL).any(axis=0))
-    kept = np.unique(np.concatenate([*named, probable]).astype(np.int64))
-    emission = part.emission[document].double().numpy()
-    reliability = part.reliability[document].double().numpy()
-    for lf in range(lfs):  # the page counts columns in the same order: LF, then what it says
-        for label in np.unique(said[:, lf][said[:, lf] != ABSTAIN]):
-            columns.evidence.append(np.log(emission[lf, kept, label]))
-            columns.reliability.append(np.array([reliability[lf, label] if label < num_labels else -1e-4]))
-    columns.kept_counts.append(len(kept))
-    columns.kept.append(kept)
-    for name in ("left", "right"):
-        messages: torch.Tensor = getattr(part, name)[tokens]
-        getattr(columns, name).append(messages.numpy()[:, kept].reshape(-1))
-    columns.weight.append(part.weight[tokens, :lfs].numpy())
-    columns.confidence.append(np.clip(marginals[np.arange(len(best)), np.maximum(best, 0)], 0, 1))
+    def _kept(self, part: DecodedBatch, tokens: slice, said: NDArray[Any], position: int) -> NDArray[np.int64]:
+        """The labels that the document is shown with."""
+        best, gold = part.labels[tokens].numpy(), self.corpus.gold
+        probable = np.flatnonzero((part.marginals[tokens] >= LEAST_MARGINAL).any(dim=0).numpy())
+        named = [[0], said[(said >= 0) & (said < len(self.corpus.label_set))], best[best >= 0], probable]
+        if gold is not None:
+            named.append(gold[self.corpus.document_slice(position)])
+        return np.unique(np.concatenate(named)).astype(np.int64)
 
+    def packed(self, vote: Ids) -> bytes:
+        """All documents as one block.
 
-def _joined(parts: list[NDArray[np.generic]] | list[NDArray[np.float64]], empty: tuple[int, ...] = (0,)) -> NDArray[np.float64]:
-    return np.concatenate(parts) if parts else np.zeros(empty)  # type: ignore[arg-type]
+        :param vote: ``(N,)`` majority vote's labels.
+        """
+        corpus = self.corpus
+        columns = {name: np.concatenate([np.zeros(0), *(part.reshape(-1) for part in parts)]) for name, parts in self._columns.items()}
+        weights, weight_index = np.unique(columns["weight"], return_inverse=True)
+        arrays: dict[str, NDArray[Any]] = {
+            "said": corpus.observed_labels.astype("<i2"),
+            "weight": weight_index.astype("<u2"),
+            "label": columns["label"].astype("<i2"),
+            "vote": vote.astype("<i2"),
+            "keptCounts": columns["keptCounts"].astype("<u2"),
+            "kept": columns["kept"].astype("<u2"),
+            "columnCounts": columns["columnCounts"].astype("<u2"),
+            "reliability": (columns["reliability"] * 10_000).round().astype("<i2"),
+            "confidence": (columns["confidence"] * 65_535).round().astype("<u2"),
+            **{name: _fixed(columns[name]) for name in ("evidence", "left", "right")},
+        }
+        if corpus.gold is not None:
+            arrays["gold"] = corpus.gold.astype("<i2")
+        header = {
+            "ids": corpus.document_ids,
+            "tokens": [list(document) for document in corpus.tokens],
+            "weights": weights.tolist(),
+            "arrays": [[name, array.dtype.str[1:], array.size] for name, array in arrays.items()],
+        }
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 4)  # so that all arrays are aligned
+        block = len(text).to_bytes(4, "little") + text + b"".join(array.tobytes() for array in arrays.values())
+        return gzip.compress(block, compresslevel=6, mtime=0)
 
 
 def _fixed(logs: NDArray[np.float64]) -> NDArray[np.int16]:

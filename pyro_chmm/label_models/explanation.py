@@ -72,6 +72,7 @@ class Explanation:
 class DecodedBatch:
     """All that decoding a batch goes through. O observed labels: the L labels and, after them, ``B-`` and ``I-`` of coarse labels.
 
+    :ivar documents: ``(B,)`` positions in the corpus; ``offsets``, ``(B + 1,)``.
     :ivar observed: ``(N, K)`` ids of what the LFs said, -1 for an abstention; ``weight``, what it counts.
     :ivar emission: ``(B, K, L, O)`` Dirichlet means.
     :ivar concentration: ``(B, K, L, L)`` of the guide.
@@ -80,7 +81,8 @@ class DecodedBatch:
     :ivar labels: ``(N,)`` Viterbi's, -1 in an impossible document.
     """
 
-    batch: PackedBatch
+    documents: Tensor
+    offsets: Tensor
     observed: Tensor
     weight: Tensor
     emission: Tensor
@@ -94,12 +96,11 @@ class DecodedBatch:
 
     def cpu(self) -> DecodedBatch:
         """The same in main memory."""
-        moved = {item.name: getattr(self, item.name) for item in fields(self)}
-        return DecodedBatch(**{name: part.to("cpu") for name, part in moved.items()})
+        return DecodedBatch(*(getattr(self, item.name).cpu() for item in fields(self)))
 
     def vote_evidence(self, token: int) -> Tensor:
         """``(K, L)`` log evidence that each LF adds at a token of the batch, float64."""
-        document = int(self.batch.document_index[token])
+        document = int(torch.searchsorted(self.offsets, token, right=True)) - 1
         said, weight = self.observed[token], self.weight[token].double()
         rows = self.emission[document].double()[torch.arange(len(said)), :, said.clamp(min=0)]
         return torch.where(weight[:, None] > 0, weight[:, None] * rows.log(), 0.0)
@@ -117,7 +118,8 @@ def decode(conditionals: Conditionals, batch: PackedBatch) -> DecodedBatch:
     marginals = chain.marginals(*inputs, logits=False, backend=conditionals.config.backend).state
     labels = chain.viterbi(*inputs, logits=False, backend=conditionals.config.backend).labels
     return DecodedBatch(
-        batch,
+        batch.documents,
+        batch.offsets,
         observed,
         weight,
         emission,
