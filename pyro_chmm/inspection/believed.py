@@ -13,8 +13,9 @@ from scipy.special import betainc
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.labels import ABSTAIN
 from pyro_chmm.data.scoring import score_by_type
-from pyro_chmm.errors import DataError
+from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models.explanation import DecodedBatch
+from pyro_chmm.label_models.sparse_chmm import SparseCHMM
 
 #: Quantiles are taken over so many documents, evenly spread, where there are more.
 MAX_DOCUMENTS = 1000
@@ -144,3 +145,16 @@ def reliability_and_f1(corpus: Corpus, reliability: NDArray[np.float64]) -> tupl
         for kind, found in enumerate(score_by_type(corpus.label_set, corpus.gold, column, corpus.offsets).values()):
             f1[place, kind] = found.f1 / 100 if found.gold else np.nan
     return (reliability[:, 1::2] + reliability[:, 2::2]) / 2, f1
+
+
+def emission_by_stage(model: SparseCHMM, corpus: Corpus) -> dict[str, NDArray[np.float64]]:
+    """The mean emission ``(K, L, L)`` after each stage of training (figure 7); the model ends at its best stage.
+
+    :raises ConfigError: for a model that was not fitted in this process: a saved one holds its best stage alone.
+    """
+    stages = getattr(model, "stages_", ())
+    if not stages:
+        raise ConfigError("The model was not fitted in this process, so only its best stage is at hand: use model.emission(corpus).")
+    found = {f"stage {stage}": model.use_stage(stage).emission(corpus) for stage in stages}
+    model.use_stage(model.best_stage_)
+    return found

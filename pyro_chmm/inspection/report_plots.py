@@ -89,14 +89,14 @@ def _truth(found: Findings) -> list[Picture]:
     def draw(ax: Any) -> None:
         plots.plot_reliability_against_f1(reliability, f1, corpus.lf_names, corpus.label_set.entity_types, ax)
 
-    return [_picture("quality", "Reliability and F1", caption, draw, 1, (4.8, 3.8))]
+    return [_picture("quality", "Reliability and F1", caption, draw, 1, (3.6, 3.4))]
 
 
 def _calibration(found: Findings) -> list[Picture]:
     """Of all tokens, most of which are O beyond doubt, and of those where an LF fires."""
     corpus, result = found.corpus, []
     fires = (corpus.weak_labels > 0).any(axis=1)
-    for number, (heading, chosen) in enumerate({"All tokens": fires | True, "Where an LF fires": fires}.items()):
+    for number, (heading, chosen) in enumerate({"all tokens": fires | True, "where an LF fires": fires}.items()):
         if not chosen.any() or corpus.gold is None:
             continue
         gold = corpus.gold[chosen]
@@ -107,7 +107,7 @@ def _calibration(found: Findings) -> list[Picture]:
         caption = "On the dotted line a label of posterior 80 % is right in 80 % of cases. ECE: expected calibration error."
 
         def draw(ax: Any, curves: Any = curves, heading: str = heading) -> None:
-            plots.plot_calibration(curves, heading, ax)
+            plots.plot_calibration(curves, f"Calibration, {heading}", ax)
 
-        result.append(_picture("quality", f"Calibration: {heading.lower()}", caption, draw, 1, (4.6, 3.8), number))
+        result.append(_picture("quality", f"Calibration, {heading}", caption, draw, 1, (3.6, 3.4), number))
     return result

@@ -59,6 +59,7 @@ def inline_svg(name: str, title: str, draw: Callable[[Any], Any], panels: int, s
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
     for color, variable in _VARIABLES.items():
         svg = svg.replace(color, variable)
-    width = f"{size[0] * columns:g}"
-    opening = Markup('<svg role="img" aria-label="{}" style="width: {}in" ').format(title, width)
+    width = size[0] * columns
+    style = f"width: {width:g}in; min-width: {0.72 * width:.2f}in"  # smaller, its text would not be legible
+    opening = Markup('<svg role="img" aria-label="{}" style="{}" ').format(title, style)
     return Markup(opening + Markup(re.sub(r'^<svg (?:(?:width|height)="[^"]*" ?)*', "", svg)))  # drawn by matplotlib, labels escaped

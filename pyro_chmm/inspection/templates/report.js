@@ -155,7 +155,7 @@
     return box;
   }
 
-  const width = (text) => 7.6 * text.length + 14;
+  const width = (text) => 8.4 * text.length + 15;
   function linesOf(data, d, rows, room) {
     const lines = [[]];
     let used = 0;
@@ -261,10 +261,10 @@
     }
     find(".previous").addEventListener("click", () => { page--; show(); });
     find(".next").addEventListener("click", () => { page++; show(); });
-    let lastWidth = window.innerWidth, timer;
+    let lastWidth = list.clientWidth, timer;
     window.addEventListener("resize", () => {
-      if (window.innerWidth === lastWidth) return; // a phone's address bar comes and goes
-      lastWidth = window.innerWidth;
+      if (list.clientWidth === lastWidth) return; // a phone's address bar comes and goes
+      lastWidth = list.clientWidth;
       clearTimeout(timer);
       timer = setTimeout(show, 150);
     });
