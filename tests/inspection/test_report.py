@@ -60,9 +60,14 @@ def written(model: SparseCHMM, corpus: Corpus, folder: Path, name: str = "report
     return file
 
 
+@pytest.fixture(scope="module")
+def report(fitted: SparseCHMM, test_corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(fitted, test_corpus, tmp_path_factory.mktemp("report"))
+
+
 @pytest.fixture
-def opened(browser: Any, fitted: SparseCHMM, test_corpus: Corpus, tmp_path: Path) -> Iterator[Opened]:
-    page = Opened(browser, written(fitted, test_corpus, tmp_path))
+def opened(browser: Any, report: Path) -> Iterator[Opened]:
+    page = Opened(browser, report)
     yield page
     assert page.complaints == []
     assert [url for url in page.requests if not url.startswith("file:")] == []
@@ -161,10 +166,8 @@ def test_texts_of_the_data_stay_texts(browser: Any, fitted: SparseCHMM, test_cor
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
-def test_it_fits_a_laptop_and_a_phone(
-    browser: Any, fitted: SparseCHMM, test_corpus: Corpus, tmp_path: Path, width: int, scheme: str
-) -> None:
-    opened = Opened(browser, written(fitted, test_corpus, tmp_path), viewport={"width": width, "height": 800}, color_scheme=scheme)
+def test_it_fits_a_laptop_and_a_phone(browser: Any, report: Path, width: int, scheme: str) -> None:
+    opened = Opened(browser, report, viewport={"width": width, "height": 800}, color_scheme=scheme)
     opened.page.locator(".word").nth(3).click()
     assert opened.page.evaluate("document.documentElement.scrollWidth") == width
     background = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
