@@ -114,7 +114,7 @@ def expected_labels(counts: NDArray[np.float64]) -> ExpectedLabels:
 
 
 def true_emission(corpus: Corpus) -> NDArray[np.float64]:
-    """``(K, L, L)`` how often each LF says a label at tokens of each gold label, of those where it says an ordinary one; NaN for none.
+    """``(K, L, L)`` how often each LF says a label at tokens of each gold label, where it abstains left out; NaN for none.
 
     :raises DataError: where there are no gold labels.
     """
@@ -154,7 +154,7 @@ def emission_by_stage(model: SparseCHMM, corpus: Corpus) -> dict[str, NDArray[np
     """
     stages = getattr(model, "stages_", ())
     if not stages:
-        raise ConfigError("The model was not fitted in this process, so only its best stage is at hand: use model.emission(corpus).")
+        raise ConfigError("The model was not fitted in this process, so only its best stage is at hand: use emission(corpus).")
     found = {f"stage {stage}": model.use_stage(stage).emission(corpus) for stage in stages}
     model.use_stage(model.best_stage_)
     return found

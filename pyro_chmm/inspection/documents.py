@@ -73,7 +73,8 @@ class DocumentPacker:
         """The labels that the document is shown with."""
         best, gold = part.labels[tokens].numpy(), self.corpus.gold
         probable = np.flatnonzero((part.marginals[tokens] >= LEAST_MARGINAL).any(dim=0).numpy())
-        named = [[0], said[(said >= 0) & (said < len(self.corpus.label_set))], best[best >= 0], probable]
+        ordinary = said[(said >= 0) & (said < len(self.corpus.label_set))]
+        named: list[NDArray[Any]] = [np.zeros(1, np.int64), ordinary, best[best >= 0], probable]
         if gold is not None:
             named.append(gold[self.corpus.document_slice(position)])
         return np.unique(np.concatenate(named)).astype(np.int64)
@@ -84,7 +85,9 @@ class DocumentPacker:
         :param vote: ``(N,)`` majority vote's labels.
         """
         corpus = self.corpus
-        columns = {name: np.concatenate([np.zeros(0), *(part.reshape(-1) for part in parts)]) for name, parts in self._columns.items()}
+        columns = {
+            name: np.concatenate([np.zeros(0), *(part.reshape(-1) for part in parts)]) for name, parts in self._columns.items()
+        }
         weights, weight_index = np.unique(columns["weight"], return_inverse=True)
         arrays: dict[str, NDArray[Any]] = {
             "said": corpus.observed_labels.astype("<i2"),

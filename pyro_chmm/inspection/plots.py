@@ -1,6 +1,7 @@
-"""Pictures of a model (extra ``inspect``). Each takes ``ax`` (axes, or an array of them) or makes its own, and returns what it drew on.
+"""Pictures of a model (extra ``inspect``).
 
-Colors are those of Okabe and Ito, which people with any color vision can tell apart; every series has a marker or dash of its own too.
+Each function takes ``ax`` (axes, or an array of them) or makes its own, and returns what it drew on. Colors are those of Okabe and
+Ito, which people with any color vision can tell apart; every series has a marker or dash of its own too.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _annotate(panel: Axes, emission: NDArray[np.floating]) -> None:
     for row, column in np.ndindex(emission.shape):
         value = emission[row, column]
         text = "–" if np.isnan(value) else f"{value:.2f}".removeprefix("0") if value < 0.995 else "1"
-        ink = {} if np.isnan(value) else {"color": "#111111" if value > 0.55 else "#ffffff"}
+        ink: dict[str, Any] = {} if np.isnan(value) else {"color": "#111111" if value > 0.55 else "#ffffff"}
         if np.isnan(value) or value >= 0.005:
             panel.text(column, row, text, ha="center", va="center", fontsize=7, **ink)
 
@@ -91,7 +92,8 @@ def plot_scaling(config: SparseCHMMConfig, num_lfs: int, ax: Axes | None = None)
         panel.plot(score, scale_reliability(score, n, s, split), color=GRAY, linestyle=dash, lw=1.2, label=f"n = {n:g}, s = {s:g}")
     own = scale_reliability(score, config.h_n, config.h_s, split)
     panel.plot(score, own, color=BLUE, lw=2.2, label=f"n = {config.h_n:g}, s = {config.h_s:g} (this model)")
-    panel.set(xlabel="reliability score a", ylabel="h(a)", xlim=(0, 1), ylim=(0, 1.02), title=f"Scaling h, split point r = {split:.2g}")
+    panel.set(xlabel="reliability score a", ylabel="h(a)", xlim=(0, 1), ylim=(0, 1.02))
+    panel.set_title(f"Scaling h, split point r = {split:.2g}")
     return _finish(panel)
 
 
@@ -110,7 +112,8 @@ def plot_expansion(config: SparseCHMMConfig, num_labels: int, ax: Any = None) ->
         entries.plot(reliability, values, color=color, linestyle=dash, lw=2, label=name)
     entries.set(xlabel="reliability a", ylabel="probability that the LF says", title="Base prior of an entity label's row")
     for n, dash in zip((1.5, 2.0, 8.0), (":", "--", "-."), strict=True):
-        exponents.plot(reliability, emit_to_o(reliability, num_labels, n, split), color=GRAY, linestyle=dash, lw=1.2, label=f"n = {n:g}")
+        values = emit_to_o(reliability, num_labels, n, split)
+        exponents.plot(reliability, values, color=GRAY, linestyle=dash, lw=1.2, label=f"n = {n:g}")
     exponents.plot(reliability, to_o, color=ORANGE, lw=2.2, label=f"n = {config.g_n:g} (this model)")
     exponents.set(xlabel="reliability a", ylabel="g(a), probability of O", title=f"Expansion g, L = {num_labels}, r = {split:.2g}")
     for panel in (entries, exponents):
@@ -137,9 +140,12 @@ def plot_reliability_against_f1(
         groups = list(zip(lf_names, reliability, f1, strict=True))
     told_apart = len(groups) <= len(PALETTE)
     for place, (name, x, y) in enumerate(groups):
-        style = {"color": PALETTE[place], "marker": _MARKERS[place], "label": name} if told_apart else {"color": BLUE}
+        style: dict[str, Any] = {"color": BLUE}
+        if told_apart:
+            style = {"color": PALETTE[place], "marker": _MARKERS[place], "label": name}
         panel.scatter(x, y, s=42, alpha=0.85, linewidths=0, **style)
-    panel.set(xlabel="predicted reliability", ylabel="true F1", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), title=_correlations(reliability, f1))
+    panel.set(xlabel="predicted reliability", ylabel="true F1", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    panel.set_title(_correlations(reliability, f1))
     return _finish(panel, legend=told_apart)
 
 
@@ -163,7 +169,8 @@ def plot_reliabilities(intervals: Intervals, lf_names: Sequence[str], label_name
         low, mean, high = (part[:, place] for part in (intervals.low, intervals.mean, intervals.high))
         spread = np.maximum([mean - low, high - mean], 0)
         panel.errorbar(mean, rows, xerr=spread, fmt="o", color=BLUE, ms=4.5, elinewidth=1.8, capsize=0)
-        first = panel.get_subplotspec() is None or panel.get_subplotspec().is_first_col()
+        spot = panel.get_subplotspec()
+        first = spot is None or spot.is_first_col()
         panel.set_yticks(rows, lf_names if first else [""] * len(rows), fontsize=8)
         panel.set(xlim=(-0.03, 1.03), ylim=(len(rows) - 0.5, -0.5))
         panel.set_xticks([0, 0.5, 1], ["0", ".5", "1"], fontsize=8)
@@ -199,9 +206,9 @@ def plot_training(history: Sequence[Mapping[str, float]], ax: Any = None) -> Axe
     evidence.plot(epochs, [row["evidence"] for row in history], "o-", color=BLUE, ms=3.5, lw=1.6)
     evidence.set_ylabel("log evidence a token")
     evidence.set_title("Training", pad=16)
-    curves = (("F1", "valid_f1", BLUE, "o-"), ("precision", "valid_precision", ORANGE, "--"), ("recall", "valid_recall", GREEN, "-."))
-    for name, column, color, style in curves:
-        scores.plot(epochs, [row[column] for row in history], style, color=color, ms=3.5, lw=1.6, label=name)
+    for name, color, style in (("f1", BLUE, "o-"), ("precision", ORANGE, "--"), ("recall", GREEN, "-.")):
+        values = [row[f"valid_{name}"] for row in history]
+        scores.plot(epochs, values, style, color=color, ms=3.5, lw=1.6, label=name.replace("f1", "F1"))
     scores.set_ylabel("percent")
     scores.set_title("Validation", pad=16)
     for panel in (evidence, scores):
@@ -212,7 +219,7 @@ def plot_training(history: Sequence[Mapping[str, float]], ax: Any = None) -> Axe
             if inside[0]:
                 panel.axvline(inside[0] + 0.5, color=GRAY, lw=0.8, linestyle=":")
             middle = (inside[0] + inside[-1]) / 2 + 1
-            note = {"transform": panel.get_xaxis_transform(), "ha": "center", "fontsize": 8, "color": GRAY}
+            note: dict[str, Any] = {"transform": panel.get_xaxis_transform(), "ha": "center", "fontsize": 8, "color": GRAY}
             panel.text(middle, 1.02, f"stage {stage:.0f}", **note)
         _finish(panel, legend=False)
     if not np.isnan([row["valid_f1"] for row in history]).all():
@@ -235,7 +242,8 @@ def plot_calibration(curves: Mapping[str, Calibration], title: str = "Calibratio
         panel.scatter(x, y, s=14 + 160 * share, color=PALETTE[place], marker=_MARKERS[place], linewidths=0, alpha=0.85)
         handle = panel.plot([], [], color=PALETTE[place], marker=_MARKERS[place], ms=6, linestyle=("-", "--", "-.", ":")[place % 4])
         handle[0].set_label(f"{name}, ECE {100 * found.error:.1f} %")
-    panel.set(xlabel="probability of the label", ylabel="share of tokens where it is right", xlim=(0, 1.03), ylim=(0, 1.03), title=title)
+    panel.set(xlabel="probability of the label", ylabel="share of tokens where it is right", xlim=(0, 1.03), ylim=(0, 1.03))
+    panel.set_title(title)
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     return _finish(panel)

@@ -36,7 +36,7 @@ def pictures(found: Findings, history: Path) -> list[Picture]:
     if history.is_file():
         rows = plots.read_history(history)
         if rows:
-            caption = "Objective and validation scores over the epochs of the three stages; the best weights of each stage are kept."
+            caption = "Objective and validation scores over the epochs of the three stages; each stage keeps its best weights."
             result.append(_picture("training", "Training", caption, lambda ax: plots.plot_training(rows, ax), 2, (4.6, 3.2)))
     config, labels, lfs = found.model.config, len(found.corpus.label_set), found.corpus.num_lfs
     caption = "How a reliability score is scaled, eq. (2), with this model's n and s."
@@ -56,7 +56,8 @@ def _picture(
 def _reliabilities(found: Findings) -> list[Picture]:
     names, labels = found.corpus.lf_names, found.corpus.label_set.names
     size = (2.5, 0.28 * len(names) + 1.0)
-    caption = f"How often each LF says the label where it is true: posterior mean and {found.intervals.mass:.0%} interval over documents."
+    mass = f"{found.intervals.mass:.0%}"
+    caption = f"How often each LF says the label where it is true: posterior mean and {mass} interval over documents."
 
     def draw(ax: Any) -> None:
         plots.plot_reliabilities(found.intervals, names, labels, ax)

@@ -26,7 +26,7 @@ _VARIABLES = {
     plots.AMBER: "var(--amber)",
     plots.GRAY: "var(--gray)",
 }
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor", "ytick.labelcolor"), _INK),
     **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), _FAINT),
     "axes.facecolor": "none",
@@ -35,7 +35,9 @@ _STYLE = {
 }
 
 
-def inline_svg(name: str, title: str, draw: Callable[[Any], Any], panels: int, size: tuple[float, float], columns: int = 4) -> Markup:
+def inline_svg(
+    name: str, title: str, draw: Callable[[Any], Any], panels: int, size: tuple[float, float], columns: int = 4
+) -> Markup:
     """A picture as an ``<svg>`` element.
 
     :param name: of letters; ids in the element start with it, so that they differ from those of other pictures.
@@ -62,4 +64,4 @@ def inline_svg(name: str, title: str, draw: Callable[[Any], Any], panels: int, s
     width = size[0] * columns
     style = f"width: {width:g}in; min-width: {0.72 * width:.2f}in"  # smaller, its text would not be legible
     opening = Markup('<svg role="img" aria-label="{}" style="{}" ').format(title, style)
-    return Markup(opening + Markup(re.sub(r'^<svg (?:(?:width|height)="[^"]*" ?)*', "", svg)))  # drawn by matplotlib, labels escaped
+    return Markup(opening + Markup(re.sub(r'^<svg (?:(?:width|height)="[^"]*" ?)*', "", svg)))  # matplotlib escapes

@@ -140,7 +140,8 @@ def find_token(corpus: Corpus, document: int | str, token: int) -> int:
     """
     if isinstance(document, str):
         if document not in corpus.document_ids:
-            there = f"{corpus.num_documents:,} documents, the first of them {corpus.document_ids[0]!r}" if corpus.document_ids else "none"
+            first = f", the first of them {corpus.document_ids[0]!r}" if corpus.document_ids else ""
+            there = f"{corpus.num_documents:,} documents{first}"
             raise DataError(f"There is no document {document!r}; the corpus has {there}.")
         document = corpus.document_ids.index(document)
     if not 0 <= document < corpus.num_documents:

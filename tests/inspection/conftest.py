@@ -43,4 +43,5 @@ def _no_figure_stays_open() -> Iterator[None]:
     plt.close("all")
 
 
-CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if os.path.exists(path)), None)
+_BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+CHROMIUM = next((path for path in _BROWSERS if os.path.exists(path)), None)

@@ -41,7 +41,7 @@ def test_h_and_g_go_where_the_paper_says() -> None:
     config = SparseCHMMConfig()
     own = plots.plot_scaling(config, 4).lines[-1]
     assert "this model" in own.get_label()
-    x, y = own.get_data()
+    y = own.get_ydata()
     assert (y[0], y[-1]) == pytest.approx((0, 1), abs=1e-6)
     assert (np.diff(y) >= 0).all()
     entries, exponents = plots.plot_expansion(config, 5)

@@ -1,4 +1,4 @@
-"""The report in a real browser, without a network: it renders, a click explains, a filter filters, nothing is executed from data."""
+"""The report in a real browser, without a network: it renders, explains, filters, and runs nothing of the data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.inspection.report import find, render
 from tests.inspection.conftest import CHROMIUM
 
-NASTY = ("</script><script>document.title='owned'</script>", "<script>", "<img src=x onerror=\"document.title='owned'\">", "&amp;", "\u2028")
+NASTY = (
+    "</script><script>document.title='owned'</script>",
+    "<script>",
+    "<img src=x onerror=\"document.title='owned'\">",
+    "&amp;",
+    "\u2028",
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +91,7 @@ def test_it_renders(opened: Opened, fitted: SparseCHMM, test_corpus: Corpus) -> 
     assert page.locator("#lfs table").first.locator("tbody tr").count() == test_corpus.num_lfs
     assert page.locator("#pictures .emissions svg").count() == test_corpus.num_lfs
     assert page.locator("#checks tbody tr").count() >= 12
-    ids = [id for id in page.evaluate("Array.from(document.querySelectorAll('[id]'), (e) => e.id)")]
+    ids = list(page.evaluate("Array.from(document.querySelectorAll('[id]'), (e) => e.id)"))
     assert len(ids) == len(set(ids))
     assert opened.shown() == list(test_corpus.document_ids[:10])
 
@@ -177,7 +183,8 @@ def test_it_fits_a_laptop_and_a_phone(browser: Any, report: Path, width: int, sc
 
 
 def test_without_gold_labels_and_with_empty_documents(browser: Any, fitted: SparseCHMM, demo: Any, tmp_path: Path) -> None:
-    empty = Corpus.from_spans([[]], [[[]] * demo.test.num_lfs], demo.test.label_set.entity_types, demo.test.lf_names, document_ids=["void"])
+    types, lf_names = demo.test.label_set.entity_types, demo.test.lf_names
+    empty = Corpus.from_spans([[]], [[[]] * len(lf_names)], types, lf_names, document_ids=["void"])
     corpus = Corpus.concatenate([empty, demo.test.without_gold()])
     opened = Opened(browser, written(fitted, corpus, tmp_path))
     assert opened.shown()[:2] == ["void", "test-0"]
