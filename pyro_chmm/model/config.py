@@ -35,7 +35,7 @@ class SparseCHMMConfig:
     transition_normalization: Literal["sequence", "row"] = _option(
         "sequence", "Normalise transitions over whole label sequences, as a CRF, or each row by SoftMax, as in the paper."
     )
-    transition_hidden: int = _option(128, "Units of a hidden layer below the transitions; 0 for none, as in the paper.")
+    transition_hidden: int = _option(64, "Units of a hidden layer below the transitions; 0 for none, as in the paper.")
     dropout: float = _option(0.5, "Share of token features and hidden units left out in a step, where there is a hidden layer.")
     # emission
     reliability_level: Literal["label", "entity"] = _option(
@@ -88,9 +88,9 @@ class SparseCHMMConfig:
     learning_rate_stage1: float = _option(2e-3, "Learning rate of stage 1 (transitions and base prior).")
     learning_rate_stage2: float = _option(1e-3, "Learning rate of stage 2 (addon prior).")
     learning_rate_stage3: float = _option(1e-3, "Learning rate of stage 3 (transitions).")
-    epochs_stage1: int = _option(24, "At most so many epochs in stage 1.")
-    epochs_stage2: int = _option(5, "At most so many epochs in stage 2.")
-    epochs_stage3: int = _option(10, "At most so many epochs in stage 3.")
+    epochs_stage1: int = _option(20, "At most so many epochs in stage 1.")
+    epochs_stage2: int = _option(3, "At most so many epochs in stage 2.")
+    epochs_stage3: int = _option(5, "At most so many epochs in stage 3.")
     selection_window: int = _option(
         3, "Epochs whose mean score stands for the last of them: one epoch's F1 on few documents is luck in part."
     )

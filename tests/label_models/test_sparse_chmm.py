@@ -345,6 +345,20 @@ def test_by_evidence_no_gold_is_seen(demo: CorpusSplits) -> None:
     np.testing.assert_array_equal(with_gold.predict_ids(demo.test), without.predict_ids(demo.test))
 
 
+def test_silence_is_weighed_by_validation_f1(demo: CorpusSplits) -> None:
+    settings = {**FEW, "epochs_stage1": 5}
+    chosen = SparseCHMM(**settings).fit(demo.train, valid=demo.valid)
+    fixed = {
+        weight: SparseCHMM(**settings, o_weight_prediction=weight).fit(demo.train, valid=demo.valid)
+        for weight in (0.3, 0.5, 0.7, 1.0)
+    }
+    assert all(model.config.o_weight_prediction == weight for weight, model in fixed.items())  # the user's own stays
+    assert chosen.config.o_weight_prediction in fixed
+    assert chosen.score(demo.valid).f1 >= fixed[0.5].score(demo.valid).f1
+    by_evidence = SparseCHMM(**settings, select="evidence").fit(demo.train, valid=demo.valid)
+    assert by_evidence.config.o_weight_prediction == 0.5  # no gold label is looked at
+
+
 def test_gold_labels_of_the_training_documents_are_never_seen(demo: CorpusSplits) -> None:
     """Without validation documents, the evidence of the training documents chooses epochs."""
     models = [SparseCHMM(**FEW).fit(corpus) for corpus in (demo.train, demo.train.without_gold())]
