@@ -21,6 +21,7 @@ from pyro_chmm.data.scoring import score
 from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
+from pyro_chmm.label_models.explanation import DecodedBatch, Explanation, decode, explain, find_token
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.posterior import Posterior
 from pyro_chmm.label_models.prior_predictive import PriorPredictive
@@ -254,6 +255,23 @@ class SparseCHMM(LabelModel):
             state = (state / state.sum(dim=-1, keepdim=True).clamp(min=1e-30)).float().cpu()
             marginals += [part.numpy() for part in state.split(batch.lengths.tolist())]
         return marginals
+
+    def explain(self, corpus: Corpus, document: int | str, token: int) -> Explanation:
+        """Why a token has its label: each LF's vote and evidence, what the neighbours say, and the posterior that they make.
+
+        :param document: its number, from 0, or its name.
+        :param token: its place in the document, from 0.
+        :raises DataError: where there is no such document or token.
+        """
+        corpus = self._aligned(corpus)
+        number = find_token(corpus, document, token)
+        batch = self._pack(corpus, training=False).batch(np.array([number])).to(self.device)
+        return explain(corpus, number, token, decode(self._fitted(), batch).cpu())
+
+    def decoded(self, corpus: Corpus) -> Iterator[DecodedBatch]:
+        """All that prediction goes through, for inspection: consecutive documents, a batch at a time."""
+        packed = self._pack(self._aligned(corpus), training=False)
+        return (decode(self._fitted(), batch).cpu() for batch in self._batches(packed))
 
     @torch.no_grad()
     def reliabilities(self, corpus: Corpus) -> NDArray[np.float64]:

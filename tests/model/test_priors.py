@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from pyro.distributions import Dirichlet, TorchDistribution
 from pyro.distributions import Beta as BetaDistribution
+from pyro.distributions import Dirichlet, TorchDistribution
 from torch import Tensor
 
 from pyro_chmm.data.batching import PackedBatch
