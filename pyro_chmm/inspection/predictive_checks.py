@@ -17,7 +17,7 @@ class Check:
 
     lf: str
     kind: Literal["label", "conflict"]
-    """``label``: how often the LF says ``what``, of the tokens where it gave a label. ``conflict``: how often it and the LF ``what``
+    """``label``: how often the LF says ``what``, of the tokens where it gave a label. ``conflict``: how often it and LF ``what``
     both fire and differ, of the tokens where both gave a label."""
     what: str
     observed: float

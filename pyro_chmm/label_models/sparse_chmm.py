@@ -44,8 +44,10 @@ log = logging.getLogger(__name__)
 PriorLike = str | float | dict[str, Any] | None
 
 _VOTE_LF = "majority-vote"
-#: Weights of silence in prediction that are tried on gold validation labels.
+#: What is tried on gold validation labels: weights of silence in prediction, and temperatures of the posterior.
 _SILENCE_WEIGHTS = (0.3, 0.7, 1.0)
+_TEMPERATURES = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
+_CHOSEN = ("o_weight_prediction", "posterior_temperature")
 
 
 class SparseCHMM(LabelModel):
@@ -56,9 +58,9 @@ class SparseCHMM(LabelModel):
     >>> labels = model.predict(corpus.test)
 
     :param preset: starting values of the hyper-parameters: ``default``, or Table 11's ``paper-laptop`` and so on.
-    :param emission_prior: a strength (of ``diagonal``), ``"amortized"`` (the default), ``"NAME:STRENGTH"``, a dict as ``config.json``
-        holds it, a prior of :mod:`pyro_chmm.model.priors`, or a callable from document vectors ``(B, width)`` to a Pyro distribution
-        of batch shape ``(B,)`` and event shape ``(K, L, L)``. ``kl_weight`` weighs its KL divergence.
+    :param emission_prior: a strength (of ``diagonal``), ``"amortized"`` (the default), ``"NAME:STRENGTH"``, a dict as
+        ``config.json`` holds it, a prior of :mod:`pyro_chmm.model.priors`, or a callable from document vectors ``(B, width)`` to a
+        Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``. ``kl_weight`` weighs its KL divergence.
     :param transition_prior: likewise; a strength is that of ``sticky``, a callable takes token vectors ``(N, width)`` and returns
         batch shape ``(N,)``, event shape ``(L, L)``.
     :param reliability_prior: likewise; a strength is that of ``beta``, a callable takes document vectors and returns batch shape
@@ -90,7 +92,8 @@ class SparseCHMM(LabelModel):
         priors = {name: resolve_prior(name, prior) for name, prior in wanted.items()}
         values |= {name: CALLABLE if wanted[name] == CALLABLE else prior_spec(prior) for name, prior in priors.items()}
         self.config = SparseCHMMConfig.from_dict(values)
-        self._silence, self._silence_chosen = self.config.o_weight_prediction, "o_weight_prediction" in values
+        # what fit() chooses on gold validation labels, unless the user has
+        self._chosen = {name: getattr(self.config, name) for name in _CHOSEN if name not in values}
         self.prior: AnyPrior = priors["emission_prior"]
         self.transition_prior: AnyTransitionPrior = priors["transition_prior"]
         self.reliability_prior: AnyReliabilityPrior = priors["reliability_prior"]
@@ -115,7 +118,7 @@ class SparseCHMM(LabelModel):
         """
         self.check_input(train, valid)
         self.label_set, self.lf_names = train.label_set, train.lf_names
-        self.config = replace(self.config, o_weight_prediction=self._silence)  # an earlier fit may have chosen another
+        self.config = self.config.updated(self._chosen)  # an earlier fit may have chosen others
         if not self._encoder_chosen:  # a preset's encoder is a wish, the user's a demand
             self.config = replace(self.config, encoder=resolve_encoder(self.config.encoder))
         packed = self._pack(train.without_gold(), training=True)  # its gold labels are never looked at
@@ -139,8 +142,9 @@ class SparseCHMM(LabelModel):
             self._trainer, self.history_ = trainer, trainer.history
             self.best_stage_ = trainer.run()
         self.selection_ = trainer.stage_selection[self.best_stage_]
-        if packed_valid is not None and not self._silence_chosen:
-            self._choose_silence(packed_valid)
+        if packed_valid is not None and packed_valid.corpus.gold is not None and self.config.select == "valid-f1":
+            self._choose_silence(packed_valid, packed_valid.corpus.gold)
+            self._choose_temperature(packed_valid, packed_valid.corpus.gold)
         self.stages_ = tuple(sorted(trainer.stage_weights))
         self.seconds_per_epoch_ = {
             str(stage): float(
@@ -150,18 +154,34 @@ class SparseCHMM(LabelModel):
         }
         return self
 
-    def _choose_silence(self, valid: PackedCorpus) -> None:
+    def _choose_silence(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
         """Set ``o_weight_prediction`` by F1 on gold validation labels; the smallest change among equals."""
-        gold, present = valid.corpus.gold, self.config.o_weight_prediction
-        if self.config.select != "valid-f1" or gold is None:
+        present, found = self.config.o_weight_prediction, {}
+        if "o_weight_prediction" not in self._chosen:
             return
-        found: dict[float, float] = {}
         for weight in sorted({present, *_SILENCE_WEIGHTS}, key=lambda weight: abs(weight - present)):
-            self.config = replace(self.config, o_weight_prediction=weight)
-            valid.reweigh(o_weights(self.config, training=False))
+            self._set(valid, o_weight_prediction=weight)
             found[weight] = score(valid.corpus.label_set, gold, self._decode(valid), valid.corpus.offsets).f1
-        self.config = replace(self.config, o_weight_prediction=max(found, key=lambda weight: found[weight]))
+        self._set(valid, o_weight_prediction=max(found, key=lambda weight: found[weight]))
         log.info("o_weight_prediction: %g", self.config.o_weight_prediction)
+
+    def _choose_temperature(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
+        """Set ``posterior_temperature`` by the likelihood of gold validation labels (temperature scaling, Guo et al., 2017)."""
+        if "posterior_temperature" not in self._chosen or not len(gold):
+            return
+        found = {}
+        for temperature in _TEMPERATURES:
+            self._set(valid, posterior_temperature=temperature)
+            marginals = np.concatenate(self._marginals(valid))
+            found[temperature] = float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).mean())
+        self._set(valid, posterior_temperature=max(found, key=lambda temperature: found[temperature]))
+        log.info("posterior_temperature: %g", self.config.posterior_temperature)
+
+    def _set(self, packed: PackedCorpus, **hyperparameters: Any) -> None:
+        """Change what predictions depend on, in the model and in the weights of a corpus."""
+        self.config = self.config.updated(hyperparameters)
+        self._fitted().config = self.config
+        packed.reweigh(o_weights(self.config, training=False))
 
     def use_stage(self, stage: int) -> Self:
         """Put the weights after a stage in place; only after :meth:`fit`, since a saved model holds the best stage alone."""
@@ -173,7 +193,8 @@ class SparseCHMM(LabelModel):
 
     def check_input(self, train: Corpus, valid: Corpus | None = None) -> None:
         """Whether :meth:`fit` can learn from these; raises as it does."""
-        for name, prior in (("emission", self.prior), ("transition", self.transition_prior), ("reliability", self.reliability_prior)):
+        priors = {"emission": self.prior, "transition": self.transition_prior, "reliability": self.reliability_prior}
+        for name, prior in priors.items():
             if getattr(self.config, f"{name}_prior") == CALLABLE and not callable(prior):
                 raise ConfigError(
                     f"{name}_prior was a callable, which a saved model does not hold; make a new SparseCHMM with it to train again."
@@ -245,10 +266,12 @@ class SparseCHMM(LabelModel):
         """Most probable labels (Viterbi), ``(N,)`` ids; valid BIO unless ``constrained_decoding`` is off."""
         return self._decode(self._pack(self._aligned(corpus), training=False))
 
-    @torch.no_grad()
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.float32]]:
         """Posterior marginals of each document's labels, ``(T, L)`` each; rows sum to 1."""
-        packed = self._pack(self._aligned(corpus), training=False)
+        return self._marginals(self._pack(self._aligned(corpus), training=False))
+
+    @torch.no_grad()
+    def _marginals(self, packed: PackedCorpus) -> list[NDArray[np.float32]]:
         marginals: list[NDArray[np.float32]] = []
         for batch in self._batches(packed):
             state = chain.marginals(*self._chain(batch), logits=False, backend=self.config.backend).state
