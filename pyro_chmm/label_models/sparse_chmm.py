@@ -55,9 +55,9 @@ class SparseCHMM(LabelModel):
     >>> labels = model.predict(corpus.test)
 
     :param preset: starting values of the hyper-parameters: ``default``, or Table 11's ``paper-laptop`` and so on.
-    :param emission_prior: a strength (of ``diagonal``), ``"amortized"`` (the default), ``"NAME:STRENGTH"``, a dict as ``config.json``
-        holds it, a prior of :mod:`pyro_chmm.model.priors`, or a callable from document vectors ``(B, width)`` to a Pyro distribution
-        of batch shape ``(B,)`` and event shape ``(K, L, L)``. ``kl_weight`` weighs its KL divergence.
+    :param emission_prior: a strength (of ``diagonal``), ``"amortized"`` (the default), ``"NAME:STRENGTH"``, a dict as
+        ``config.json`` holds it, a prior of :mod:`pyro_chmm.model.priors`, or a callable from document vectors ``(B, width)`` to a
+        Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``. ``kl_weight`` weighs its KL divergence.
     :param transition_prior: likewise; a strength is that of ``sticky``, a callable takes token vectors ``(N, width)`` and returns
         batch shape ``(N,)``, event shape ``(L, L)``.
     :param reliability_prior: likewise; a strength is that of ``beta``, a callable takes document vectors and returns batch shape
@@ -169,7 +169,8 @@ class SparseCHMM(LabelModel):
         return self
 
     def _check_input(self, train: Corpus, valid: Corpus | None) -> None:
-        for name, prior in (("emission", self.prior), ("transition", self.transition_prior), ("reliability", self.reliability_prior)):
+        priors = {"emission": self.prior, "transition": self.transition_prior, "reliability": self.reliability_prior}
+        for name, prior in priors.items():
             if getattr(self.config, f"{name}_prior") == CALLABLE and not callable(prior):
                 raise ConfigError(
                     f"{name}_prior was a callable, which a saved model does not hold; make a new SparseCHMM with it to train again."

@@ -70,13 +70,13 @@ class SparseCHMMConfig:
         3.0, "Weight of an LF's O at silent tokens beside one where an LF fires: whoever marked that one looked here too."
     )
     # priors and objective
-    emission_prior: str | dict[str, Any] = _option(
+    emission_prior: str | dict[str, Any] = _option(  # noqa: RUF009
         "amortized", "Prior on the emission: amortized, symmetric, diagonal, empirical or hierarchical, as diagonal:50."
     )
-    transition_prior: str | dict[str, Any] = _option(
+    transition_prior: str | dict[str, Any] = _option(  # noqa: RUF009
         "none", "Prior on the transitions: none, symmetric, sticky or empirical, as sticky:50, or bio."
     )
-    reliability_prior: str | dict[str, Any] = _option(
+    reliability_prior: str | dict[str, Any] = _option(  # noqa: RUF009
         "none", "Prior on the reliabilities: none, or beta, as beta:50; accuracies of LFs come by --prior-file."
     )
     kl_weight: float = _option(1.0, "Weight of the KL divergence between guide and emission prior.")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ObservedStatistics:
-    """Psi* ``(L, L)`` and Phi* ``(K, L, L)`` of section 3.3.1, rows that sum to 1, and each label's share of the tokens ``(L,)``."""
+    """Psi* ``(L, L)`` and Phi* ``(K, L, L)`` of section 3.3.1, rows that sum to 1, and each label's share of tokens ``(L,)``."""
 
     transition: Tensor
     emission: Tensor

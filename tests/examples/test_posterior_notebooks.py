@@ -16,7 +16,7 @@ NOTEBOOKS = ["posterior_inspection.ipynb", "swapping_priors.ipynb"]
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 # jupyter's own: it leaves sockets and event loops to the garbage collector
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_it_runs(name: str, tmp_path: Path) -> None:
     notebook = nbformat.read(EXAMPLES / name, as_version=4)
     processor = time.process_time()

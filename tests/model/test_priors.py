@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from pyro.distributions import Dirichlet, TorchDistribution
 from pyro.distributions import Beta as BetaDistribution
+from pyro.distributions import Dirichlet, TorchDistribution
 from torch import Tensor
 
 from pyro_chmm.data.batching import PackedBatch
@@ -80,7 +80,9 @@ RELIABILITY: dict[str, Any] = {
 }
 
 
-def with_priors(conditionals_of: Callable[..., Conditionals], *, emission: Any = None, transition: Any = None, **options: Any) -> Any:
+def with_priors(
+    conditionals_of: Callable[..., Conditionals], *, emission: Any = None, transition: Any = None, **options: Any
+) -> Any:
     """Conditionals with random observed statistics and priors, and the emission's prior."""
     reliability = options.pop("reliability", None)
     hierarchical = isinstance(emission, Hierarchical)
@@ -148,7 +150,8 @@ def test_the_hierarchical_kl_by_hand(batch_of: Callable[..., PackedBatch], condi
     torch.manual_seed(4)
     drawn = corpus.rsample()
     documents = torch.distributions.Dirichlet(conditionals.concentration(batch.document_vectors))
-    kl = torch.distributions.kl_divergence(documents, torch.distributions.Dirichlet(12 * drawn.clamp(min=1e-4).expand(5, 3, 5, 5))).sum()
+    expected = torch.distributions.Dirichlet(12 * drawn.clamp(min=1e-4).expand(5, 3, 5, 5))
+    kl = torch.distributions.kl_divergence(documents, expected).sum()
     base = torch.distributions.Dirichlet((3 * torch.eye(5) + 0.2).double().expand(3, 5, 5))
     kl = kl + 5 / 20 * torch.distributions.kl_divergence(corpus, base).sum()
     assert (losses[1.0] - losses[0.0]).item() == pytest.approx(kl.item(), rel=1e-9)
