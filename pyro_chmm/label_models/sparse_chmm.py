@@ -254,11 +254,20 @@ class SparseCHMM(LabelModel):
         if self.config.select == "valid-f1" and gold is not None:
             found = score(packed.corpus.label_set, gold, self._decode(packed), packed.corpus.offsets)
             return Selection(found.f1, {"f1": found.f1, "precision": found.precision, "recall": found.recall})
+        conditionals = self._fitted()
+        added = sum(float(prior_objective(conditionals, prior, batch)) for batch in self._batches(packed))
+        return Selection((self._evidence(packed) + added) / max(packed.corpus.num_tokens, 1))
+
+    def evidence(self, corpus: Corpus) -> float:
+        """Log evidence of a corpus's weak labels, in nats, weighed as in training; no gold label is seen."""
+        return self._evidence(self._pack(self._aligned(corpus), training=True))
+
+    @torch.no_grad()
+    def _evidence(self, packed: PackedCorpus) -> float:
         conditionals, total = self._fitted(), 0.0
         for batch in self._batches(packed):
-            emission = conditionals.emission_mean(batch.document_vectors)
-            total += float(conditionals.log_evidence(emission, batch).sum() + prior_objective(conditionals, prior, batch))
-        return Selection(total / max(packed.corpus.num_tokens, 1))
+            total += float(conditionals.log_evidence(conditionals.emission_mean(batch.document_vectors), batch).sum())
+        return total
 
     # prediction
 

@@ -575,3 +575,13 @@ def test_one_token_by_hand_at_a_temperature() -> None:
     for once, twice in zip(plain.predict_proba(corpus), warm.predict_proba(corpus), strict=True):
         expected = np.sqrt(once) / np.sqrt(once).sum(-1, keepdims=True)
         np.testing.assert_allclose(twice, expected, atol=1e-5)
+
+
+def test_evidence_is_of_weak_labels_and_adds_up_over_documents(fitted: SparseCHMM, demo: CorpusSplits) -> None:
+    whole = fitted.evidence(demo.test)
+    parts = [fitted.evidence(demo.test.select_documents([m])) for m in range(demo.test.num_documents)]
+    assert whole < 0
+    assert sum(parts) == pytest.approx(whole, rel=1e-5)
+    assert fitted.evidence(demo.test.without_gold()) == whole
+    silent = replace(demo.test, weak_labels=np.full_like(demo.test.weak_labels, -1))
+    assert fitted.evidence(silent) == pytest.approx(0, abs=1e-3)  # nothing observed
