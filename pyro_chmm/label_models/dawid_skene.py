@@ -28,17 +28,18 @@ class DawidSkene(TokenWiseModel):
 
         for each token:
             y    ~ Categorical(prior)
-            x[k] ~ Categorical(confusion[k, y, :])      for each LF k that did not abstain
+            x[k] ~ Categorical(confusion[k, y, :])      for each LF k; to abstain is a vote of its own
 
-    EM starts, as theirs, from the shares of the votes. It departs from its source in two things: the O of an LF where another
-    fires is an abstention (see :mod:`~pyro_chmm.label_models.io_space`), and every count starts at a pseudo-count (a Dirichlet
-    prior), so that no vote is impossible.
+    EM starts, as theirs, from the shares of the votes. It departs from its source in three things: the O of an LF where another
+    fires is an abstention (see :mod:`~pyro_chmm.label_models.io_space`). An abstention is evidence: an LF of one type is silent
+    on all others, and were its silence ignored, nothing would tell types apart that different LFs look for (on BC5CDR, F1 38
+    instead of 83). Every count starts at a pseudo-count (a Dirichlet prior), so that no vote is impossible.
 
     :param pseudo_count: added to every expected count.
     :param max_steps: at most so many EM steps; it ends on convergence.
     :raises ConfigError: for a value that makes no sense.
 
-    After :meth:`fit`: ``prior_`` (E + 1,), ``confusion_`` (K, E + 1, E + 1) (class, vote), ``steps_``.
+    After :meth:`fit`: ``prior_`` (E + 1,), ``confusion_`` (K, E + 1, E + 2) (class, vote; the last one is to abstain), ``steps_``.
     """
 
     def __init__(self, pseudo_count: float = 0.01, max_steps: int = 200) -> None:
@@ -84,17 +85,17 @@ class DawidSkene(TokenWiseModel):
         """From :meth:`weights`."""
         classes, lfs = len(self.labels().entity_types) + 1, len(self.lf_names)
         self.prior_ = weights["prior"].reshape(classes).numpy()
-        self.confusion_ = weights["confusion"].reshape(lfs, classes, classes).numpy()
+        self.confusion_ = weights["confusion"].reshape(lfs, classes, classes + 1).numpy()
 
 
 def one_hot(votes: Ids, classes: int) -> NDArray[np.float64]:
-    """(M, K, C): 1 at each vote, 0 throughout an abstention."""
-    return np.eye(classes + 1, classes)[np.where(votes == ABSTAIN, classes, votes)]
+    """(M, K, C + 1): 1 at each vote, the last column for an abstention."""
+    return np.eye(classes + 1)[np.where(votes == ABSTAIN, classes, votes)]
 
 
 def _shares(said: NDArray[np.float64]) -> NDArray[np.float64]:
     """(M, C) shares of the votes; O where nobody votes."""
-    shares: NDArray[np.float64] = said.sum(axis=1)
+    shares: NDArray[np.float64] = said[..., :-1].sum(axis=1)
     shares[shares.sum(axis=1) == 0, 0] = 1.0
     normalized: NDArray[np.float64] = shares / shares.sum(axis=1, keepdims=True)
     return normalized
@@ -103,7 +104,7 @@ def _shares(said: NDArray[np.float64]) -> NDArray[np.float64]:
 def maximize(
     posterior: NDArray[np.float64], said: NDArray[np.float64], counts: NDArray[np.integer], pseudo_count: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The M step: prior (C,) and confusion (K, C, C) from (M, C), (M, K, C) and (M,) tokens of each pattern."""
+    """The M step: prior (C,) and confusion (K, C, C + 1) from (M, C), (M, K, C + 1) and (M,) tokens of each pattern."""
     weight = posterior * counts[:, None]
     prior = weight.sum(axis=0) + pseudo_count
     confusion = np.einsum("mc,mkj->kcj", weight, said, optimize=True) + pseudo_count
