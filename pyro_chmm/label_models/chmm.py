@@ -26,7 +26,7 @@ from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.model.chmm import CHMMModel, CHMMNetworks, no_guide
 from pyro_chmm.model.gradient_training import GradientSettings, train
 from pyro_chmm.model.hidden_chain import log_emission_evidence
-from pyro_chmm.model.initialization import observed_statistics
+from pyro_chmm.model.initialization import observed_statistics, standardize
 from pyro_chmm.model.training import EpochRecord, Selection
 
 
@@ -82,13 +82,10 @@ class CHMM(FittedModel):
         packed = self._pack(train)
         vote = self.observer(train)
         start = observed_statistics(packed, vote)
-        vectors = np.asarray(packed.vectors.tokens, np.float64)
-        deviation = vectors.std(axis=0)
-        deviation[deviation < 1e-6] = 1.0  # a constant vector (encoder "none") is left alone: the bias has it all
-        networks = self._build(vectors.shape[1])
-        networks.initialize(
-            torch.from_numpy(vectors.mean(axis=0)), torch.from_numpy(deviation), start.transition, start.emission
-        )
+        networks = self._build(packed.vectors.tokens.shape[1])
+        layer = networks.transition.outer
+        standardize(layer, packed.vectors.tokens)
+        networks.initialize(layer.mean, layer.deviation, start.transition, start.emission)
         self._networks = networks.to(self.device)
         self._train(packed, packed if valid is None else self._pack(valid))
         return self

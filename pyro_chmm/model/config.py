@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
+from types import UnionType
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from pyro_chmm.errors import ConfigError
@@ -35,7 +36,7 @@ class SparseCHMMConfig:
     transition_normalization: Literal["sequence", "row"] = _option(
         "sequence", "Normalise transitions over whole label sequences, as a CRF, or each row by SoftMax, as in the paper."
     )
-    transition_hidden: int = _option(128, "Units of a hidden layer below the transitions; 0 for none, as in the paper.")
+    transition_hidden: int = _option(64, "Units of a hidden layer below the transitions; 0 for none, as in the paper.")
     dropout: float = _option(0.5, "Share of token features and hidden units left out in a step, where there is a hidden layer.")
     # emission
     reliability_level: Literal["label", "entity"] = _option(
@@ -69,8 +70,14 @@ class SparseCHMMConfig:
         3.0, "Weight of an LF's O at silent tokens beside one where an LF fires: whoever marked that one looked here too."
     )
     # priors and objective
-    emission_prior: str = _option(
-        "amortized", "Prior on the emission: amortized, or NAME:STRENGTH from the registry."
+    emission_prior: str | dict[str, Any] = _option(
+        "amortized", "Prior on the emission: amortized, symmetric, diagonal, empirical or hierarchical, as diagonal:50."
+    )
+    transition_prior: str | dict[str, Any] = _option(
+        "none", "Prior on the transitions: none, symmetric, sticky or empirical, as sticky:50, or bio."
+    )
+    reliability_prior: str | dict[str, Any] = _option(
+        "none", "Prior on the reliabilities: none, or beta, as beta:50; accuracies of LFs come by --prior-file."
     )
     kl_weight: float = _option(1.0, "Weight of the KL divergence between guide and emission prior.")
     posterior_sharpening: float = _option(
@@ -88,9 +95,9 @@ class SparseCHMMConfig:
     learning_rate_stage1: float = _option(2e-3, "Learning rate of stage 1 (transitions and base prior).")
     learning_rate_stage2: float = _option(1e-3, "Learning rate of stage 2 (addon prior).")
     learning_rate_stage3: float = _option(1e-3, "Learning rate of stage 3 (transitions).")
-    epochs_stage1: int = _option(24, "At most so many epochs in stage 1.")
-    epochs_stage2: int = _option(5, "At most so many epochs in stage 2.")
-    epochs_stage3: int = _option(10, "At most so many epochs in stage 3.")
+    epochs_stage1: int = _option(20, "At most so many epochs in stage 1.")
+    epochs_stage2: int = _option(3, "At most so many epochs in stage 2.")
+    epochs_stage3: int = _option(5, "At most so many epochs in stage 3.")
     selection_window: int = _option(
         3, "Epochs whose mean score stands for the last of them: one epoch's F1 on few documents is luck in part."
     )
@@ -188,6 +195,9 @@ def _coerce(name: str, value: Any, kind: Any) -> Any:
         ok = isinstance(value, (list, tuple)) and all(type(item) is int for item in value)
         _require(ok, name, value, "a list of whole numbers")
         return tuple(value)
+    if get_origin(kind) is UnionType:
+        _require(isinstance(value, (str, dict)), name, value, "a text or a table")
+        return value
     if kind is float:
         ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
         _require(ok, name, value, "a finite number")

@@ -71,6 +71,16 @@ def test_what_an_o_counts() -> None:
     assert weights.of(weak_labels[:0], np.array([0, 0])).shape == (0, 3)
 
 
+def test_weights_can_be_changed(packed: PackedCorpus) -> None:
+    before, weights = packed.weight.copy(), OWeights(0.25, 0.5, 2.0)
+    packed.reweigh(weights)
+    expected = weights.of(packed.corpus.weak_labels, packed.corpus.offsets)
+    assert not np.array_equal(before, expected)
+    offsets = packed.corpus.offsets
+    rows = np.concatenate([np.arange(offsets[m], offsets[m + 1]) for m in (2, 0)])
+    np.testing.assert_array_equal(packed.batch(np.array([2, 0])).weight.numpy(), expected[rows])
+
+
 @pytest.mark.parametrize("batch_tokens", [1, 2, 4, 100])
 def test_shuffled_batches_hold_few_tokens(packed: PackedCorpus, batch_tokens: int) -> None:
     batches = list(packed.shuffled(2, batch_tokens, torch.Generator().manual_seed(0)))

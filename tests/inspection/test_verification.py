@@ -66,6 +66,8 @@ def test_both_ways_agree(backend: str) -> None:
         {"emission_prior": "diagonal:20", "reliability_level": "entity"},
         {"o_weight_contested": 1.0, "sample_emission": False},
         {"posterior_sharpening": 0.5},
+        {"transition_normalization": "row"},
+        {"transition_hidden": 8, "dropout": 0.5},
         {"num_lfs": 1},
     ],
     ids=lambda settings: next(iter(settings)),

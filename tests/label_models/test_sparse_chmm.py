@@ -327,7 +327,7 @@ def test_priors_are_objects_and_callables_too(demo: CorpusSplits, tmp_path: Path
     def prior(document_vectors: torch.Tensor) -> TorchDistribution:
         return Dirichlet(torch.eye(7).mul(5).add(1).expand(len(document_vectors), 6, 7, 7)).to_event(2)
 
-    for given, spec in ((Diagonal(20.0), "diagonal:20"), (prior, "amortized")):
+    for given, spec in ((Diagonal(20.0), "diagonal:20"), (prior, "callable")):
         model = SparseCHMM(**FEW, emission_prior=given).fit(demo.train)
         assert finite(model, demo.test)
         model.save(tmp_path)
@@ -343,6 +343,20 @@ def test_by_evidence_no_gold_is_seen(demo: CorpusSplits) -> None:
     assert all(record.valid_f1 is None for record in with_gold.history_)
     assert [record.selection for record in with_gold.history_] == [record.selection for record in without.history_]
     np.testing.assert_array_equal(with_gold.predict_ids(demo.test), without.predict_ids(demo.test))
+
+
+def test_silence_is_weighed_by_validation_f1(demo: CorpusSplits) -> None:
+    settings = {**FEW, "epochs_stage1": 5}
+    chosen = SparseCHMM(**settings).fit(demo.train, valid=demo.valid)
+    fixed = {
+        weight: SparseCHMM(**settings, o_weight_prediction=weight).fit(demo.train, valid=demo.valid)
+        for weight in (0.3, 0.5, 0.7, 1.0)
+    }
+    assert all(model.config.o_weight_prediction == weight for weight, model in fixed.items())  # the user's own stays
+    assert chosen.config.o_weight_prediction in fixed
+    assert chosen.score(demo.valid).f1 >= fixed[0.5].score(demo.valid).f1
+    by_evidence = SparseCHMM(**settings, select="evidence").fit(demo.train, valid=demo.valid)
+    assert by_evidence.config.o_weight_prediction == 0.5  # no gold label is looked at
 
 
 def test_gold_labels_of_the_training_documents_are_never_seen(demo: CorpusSplits) -> None:

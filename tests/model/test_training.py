@@ -172,6 +172,15 @@ def test_patience_counts_from_the_last_better_epoch() -> None:
     assert len(trainer.history) == 5
 
 
+def test_the_mean_of_a_window_of_epochs_stands_for_the_last() -> None:
+    """Scores 1, 9, 2, 9, 9: the mean of three is best (20 / 3) after the third epoch, not after the first."""
+    trainer, script = watched(1, 9, 2, 9, 9, selection_window=3, epochs_stage1=4, epochs_stage2=0, epochs_stage3=0)
+    trainer.run()
+    assert trainer.stage_selection[1] == pytest.approx(20 / 3)
+    kept = trainer.stage_weights[1]
+    assert all(torch.equal(kept[name], script.seen[3][1][name]) for name in kept)
+
+
 def test_scores_go_into_the_history() -> None:
     trainer = make_trainer(lambda: Selection(1.0, {"f1": 1.0, "precision": 2.0, "recall": 3.0}), patience=1)
     trainer.run()
