@@ -10,6 +10,7 @@ import click
 from pyro_chmm._version import __version__
 from pyro_chmm.errors import PyroCHMMError
 
+from .benchmark import benchmark
 from .convert import convert
 from .data import data
 from .evaluate import evaluate
@@ -69,7 +70,7 @@ def main() -> None:
     """From weak labels to labels: a label model for weakly supervised named entity recognition."""
 
 
-for command in (fit, predict, evaluate, explain, report, sample, lfs, data, convert, export, verify, tune):
+for command in (fit, predict, evaluate, explain, report, sample, lfs, data, convert, export, verify, tune, benchmark):
     main.add_command(command)
 
 if __name__ == "__main__":
