@@ -163,7 +163,7 @@ class SparseCHMM(LabelModel):
             self._set(valid, o_weight_prediction=weight)
             found[weight] = score(valid.corpus.label_set, gold, self._decode(valid), valid.corpus.offsets).f1
         self._set(valid, o_weight_prediction=max(found, key=lambda weight: found[weight]))
-        log.info("o_weight_prediction: %g", self.config.o_weight_prediction)
+        log.info("Chosen by validation F1: o_weight_prediction %g", self.config.o_weight_prediction)
 
     def _choose_temperature(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
         """Set ``posterior_temperature`` by the likelihood of gold validation labels (temperature scaling, Guo et al., 2017)."""
@@ -175,7 +175,7 @@ class SparseCHMM(LabelModel):
             marginals = np.concatenate(self._marginals(valid))
             found[temperature] = float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).mean())
         self._set(valid, posterior_temperature=max(found, key=lambda temperature: found[temperature]))
-        log.info("posterior_temperature: %g", self.config.posterior_temperature)
+        log.info("Chosen by the likelihood of gold validation labels: posterior_temperature %g", self.config.posterior_temperature)
 
     def _set(self, packed: PackedCorpus, **hyperparameters: Any) -> None:
         """Change what predictions depend on, in the model and in the weights of a corpus."""
