@@ -47,8 +47,10 @@ def benchmark(as_json: bool, **options: Any) -> None:
     write_tables(settings.out, tables, results)
     if as_json:
         click.echo(json.dumps(to_json(tables, results), ensure_ascii=False))
-        return
-    for table in tables:
-        echo_table(table.title, table.columns, table.rows)
-        click.echo("".join(f"{note}\n" for note in table.notes))
-    click.echo(f"The results are in {settings.out}.")
+    else:
+        for table in tables:
+            echo_table(table.title, table.columns, table.rows)
+            click.echo("".join(f"{note}\n" for note in table.notes))
+        click.echo(f"The results are in {settings.out}.")
+    if not any(result.status == "done" for result in results):
+        click.get_current_context().exit(1)

@@ -197,7 +197,13 @@ def _declared_or_observed_types(
         return declared
     types = tuple(sorted(set().union(*(read.entity_types() for read in documents.values())) - {*coarse_types}))
     if not types:
-        raise DataError(f"{path}: no label names an entity type; list them in a {_META} as 'entity_types'.")
+        for read in documents.values():
+            read.corpus(LabelSet(("?",)), read.lf_names or tuple(f"LF{number}" for number in range(read.num_lfs)), coarse_types)
+        if not any(read.names for read in documents.values()):
+            raise DataError(f"{path}: there is no document in it.")
+        raise DataError(
+            f"{path}: no label names an entity type; list them in a {_META} as 'entity_types', or name the right format."
+        )
     _log.info("%s: no list of entity types; those that occur are %s", path, ", ".join(types))
     return types
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyro_chmm.atomic import replacing
 from pyro_chmm.errors import DataError
 from pyro_chmm.progress import task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     import httpx
 
@@ -131,7 +128,7 @@ def fetch_files(name: str, folder: Path, base_url: str = SOURCE) -> None:
 def _fetch_file(client: httpx.Client, url: str, target: Path, expected: str) -> None:
     import httpx
 
-    with _temporary_beside(target) as temporary:
+    with replacing(target) as temporary:
         try:
             with client.stream("GET", url) as response:
                 if response.status_code != httpx.codes.OK:
@@ -153,20 +150,6 @@ def _fetch_file(client: httpx.Client, url: str, target: Path, expected: str) -> 
                 f"{url} is not the file that was expected: its hash is {found}, not {expected}; "
                 "nothing was saved."
             )
-        os.replace(temporary, target)
-
-
-@contextmanager
-def _temporary_beside(target: Path) -> Iterator[Path]:
-    """The path of an empty file in the target's folder, gone when the block ends."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    os.close(handle)
-    os.chmod(name, 0o644)
-    try:
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def file_hash(file: Path, kind: str) -> str:

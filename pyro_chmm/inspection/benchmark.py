@@ -6,9 +6,7 @@ import hashlib
 import json
 import logging
 import multiprocessing
-import os
 import re
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -24,6 +22,7 @@ import torch
 
 from pyro_chmm import progress
 from pyro_chmm._version import __version__
+from pyro_chmm.atomic import replacing
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
 from pyro_chmm.data.datasets import load_dataset
 from pyro_chmm.data.encoder import EncoderSettings, encode
@@ -310,9 +309,7 @@ def write_atomically(path: Path, text: str) -> None:
     :raises ConfigError: where that cannot be done.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:
-            file.write(text)
-        os.replace(file.name, path)
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}): choose another folder.") from None

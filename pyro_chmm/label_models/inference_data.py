@@ -8,8 +8,6 @@ are in ``prior`` and ``prior_predictive``.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +21,8 @@ from pyro_chmm.label_models.posterior import CorpusDraws, type_reliabilities
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from pyro_chmm.data.corpus import Corpus
+    from pyro_chmm.atomic import replacing
+from pyro_chmm.data.corpus import Corpus
 
 _DIMENSIONS = {
     "emission": ["lf", "true_label", "observed_label"],
@@ -91,15 +90,11 @@ def write_inference_data(draws: CorpusDraws, out: Path) -> None:
     if not out.parent.is_dir() or out.is_dir():
         raise ConfigError(f"{out} cannot be written: expected a file's name in a folder that exists.")
     tree = to_inference_data(draws)
-    handle, temporary = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    os.close(handle)
     try:
-        tree.to_netcdf(temporary, engine="h5netcdf", encoding=_compressed(tree))
-        os.replace(temporary, out)
+        with replacing(out) as temporary:
+            tree.to_netcdf(temporary, engine="h5netcdf", encoding=_compressed(tree))
     except OSError as error:
         raise ConfigError(f"{out} cannot be written ({error.strerror or error}).") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def _constant_data(corpus: Corpus) -> dict[str, Any]:

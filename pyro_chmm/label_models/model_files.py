@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ import safetensors.torch
 from torch import Tensor
 
 from pyro_chmm._version import __version__
+from pyro_chmm.atomic import replacing
 from pyro_chmm.errors import ConfigError, DataError, ModelFileError
 
 #: Version of the layout; a higher one than this is refused.
@@ -78,11 +77,5 @@ def well_formed(directory: str | Path) -> Iterator[None]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)

@@ -99,7 +99,10 @@ def _study(package: Any, settings: RunSettings) -> optuna.Study:
 
     :raises ConfigError: where the folder has one of other data or other settings.
     """
-    settings.directory.mkdir(parents=True, exist_ok=True)
+    try:
+        settings.directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{settings.directory} cannot be made a folder ({error.strerror}); choose another --out.") from None
     backend = package.storages.journal.JournalFileBackend(str(settings.directory / STUDY))
     study: optuna.Study = package.create_study(
         storage=package.storages.JournalStorage(backend),
@@ -112,7 +115,7 @@ def _study(package: Any, settings: RunSettings) -> optuna.Study:
         "data": settings.data,
         "train_split": settings.train_split,
         "preset": settings.preset,
-        "lfs": None if settings.lfs is None else list(settings.lfs),
+        "lfs": settings.lfs if settings.lfs is None or isinstance(settings.lfs, str) else list(settings.lfs),
         "hyperparameters": {name: list(v) if isinstance(v, tuple) else v for name, v in settings.hyperparameters.items()},
     }
     found = study.user_attrs.get("about", about)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from pyro_chmm.atomic import replacing
 from pyro_chmm.errors import ModelFileError
 
 FORMAT = 1
@@ -48,20 +48,13 @@ class Checkpoints:
         """
         text = json.dumps({"format": FORMAT, "state": state, "about": self.about})
         content = safetensors.torch.save({n: t.detach().cpu().clone() for n, t in tensors.items()}, {"checkpoint": text})
-        temporary = ""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-            with os.fdopen(handle, "wb") as stream:
+            with replacing(self.path) as temporary, temporary.open("wb") as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.replace(temporary, self.path)
         except OSError as error:
             raise ModelFileError(f"The checkpoint {self.path} cannot be written ({error.strerror}); the last is kept.") from None
-        finally:
-            if temporary:
-                Path(temporary).unlink(missing_ok=True)
         self._written = time.monotonic()
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pyro_chmm.atomic import replacing
 from pyro_chmm.errors import ConfigError
 
 
@@ -47,10 +46,5 @@ def write_preset(path: Path, base: str, values: Mapping[str, Any]) -> None:
     :param values: texts, numbers, truth values and lists of these; JSON's notation of them is TOML's too.
     """
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in {**load_preset(base), **values}.items()]
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(lines)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text("".join(lines), encoding="utf-8")

@@ -126,7 +126,8 @@ def test_a_corpus_of_fewer_types_is_brought_into_the_models_order() -> None:
     demo = load_dataset("demo")
     model = DawidSkene().fit(demo.train)
     types = demo.train.label_set.entity_types
-    few = Corpus.from_spans([["Oslo", "sings"]], [[[(0, 1, types[1])] for _ in demo.train.lf_names]], [types[1]], demo.train.lf_names)
+    spans = [[[(0, 1, types[1])] for _ in demo.train.lf_names]]
+    few = Corpus.from_spans([["Oslo", "sings"]], spans, [types[1]], demo.train.lf_names)
     with pytest.raises(DataError, match=r"model\.matching\(corpus\)"):
         model.predict(few)
     assert model.predict(model.matching(few))[0][0] == f"B-{types[1]}"

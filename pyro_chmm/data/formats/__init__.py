@@ -8,15 +8,14 @@ set.
 from __future__ import annotations
 
 import json
-import os
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from pyro_chmm import atomic
 from pyro_chmm.data.building import CorpusBuilder
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.labels import LabelSet
@@ -172,21 +171,11 @@ def replacing(path: Path) -> Iterator[IO[str]]:
 @contextmanager
 def replacing_path(path: Path) -> Iterator[Path]:
     """The path of an empty file, which takes its place in one step if the block ends well, and else leaves nothing."""
-    path = Path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        with atomic.replacing(Path(path)) as temporary:
+            yield temporary
     except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}.") from None
-    os.close(handle)
-    try:
-        yield Path(temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}.") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        raise DataError(f"{path} cannot be written: {error.strerror}; choose another place.") from None
 
 
 def json_text(value: Any) -> str:
