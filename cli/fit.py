@@ -53,15 +53,25 @@ def _resume(ctx: click.Context, parameter: click.Parameter, directory: Path | No
 @click.option("--overwrite", is_flag=True, help="Replace the run that the folder holds, once this one is complete.")
 @click.option(
     "--preset",
-    type=click.Choice(preset_names()),
     default="default",
     show_default=True,
-    help="Hyper-parameters to start from.",
+    metavar="NAME|FILE.toml",
+    help=f"Hyper-parameters to start from: {', '.join(preset_names())}, or a file.",
+)
+@click.option(
+    "--prior",
+    "assignments",
+    multiple=True,
+    metavar="KEY=PRIOR",
+    help="Prior on the emission, transition or reliability, as emission=diagonal:50; may be given several times.",
+)
+@click.option(
+    "--prior-file", type=click.Path(path_type=Path), help="A TOML file of priors, as of believed accuracies; --prior overrules it."
 )
 @click.option("--device", default="cpu", show_default=True, help="Where to train: cpu or cuda.")
 @terminal_options
 @hyperparameter_options
-def fit(**options: Any) -> None:
+def fit(assignments: tuple[str, ...], prior_file: Path | None, hyperparameters: dict[str, Any], **options: Any) -> None:
     """Train a label model and label every split.
 
     The run folder gets the model, its scores, the labels with their posterior, the log, and all it takes to
@@ -69,8 +79,10 @@ def fit(**options: Any) -> None:
     """
     from pyro_chmm import progress
     from pyro_chmm.label_models import runs
+    from pyro_chmm.model.priors import read_priors
 
-    settings = runs.RunSettings(command=command_line(), **options)
+    priors = read_priors(assignments, prior_file)
+    settings = runs.RunSettings(command=command_line(), hyperparameters=hyperparameters | priors, **options)
     with progress.shown():
         run = runs.fit(settings)
     _echo_run(run)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
+from types import UnionType
 from typing import Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
 import click
@@ -147,7 +148,9 @@ def _hyperparameter_option(name: str, kind: Any, default: Any, doc: str) -> Call
         float: click.FLOAT,
         str: click.STRING,
     }
-    if get_origin(kind) is Literal:
+    if get_origin(kind) is UnionType:
+        types[kind] = click.STRING
+    elif get_origin(kind) is Literal:
         types[kind] = click.Choice(get_args(kind))
     elif get_origin(kind) is tuple:
         types[kind] = Integers()

@@ -130,21 +130,30 @@ def true_emission(corpus: Corpus) -> NDArray[np.float64]:
     return shares
 
 
-def reliability_and_f1(corpus: Corpus, reliability: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Predicted reliability and true strict F1 of each LF on each entity type, ``(K, E)`` each, 0 to 1 (figure 8).
+def expected_and_true_f1(
+    corpus: Corpus, marginals: NDArray[np.floating]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """F1 of each LF on each entity type: as the model expects it, which takes no gold label, and in truth (figure 8).
 
-    The reliability on a type is the mean of those on its two labels. F1 is NaN for a type without gold spans.
+    ``(K, E)`` each, 0 to 1, NaN for a type that the LF never says. The expected F1 is that of tokens: twice the posterior mass of
+    the type where the LF says it, over the number of these tokens plus the mass anywhere. The true F1 is strict, of spans, and
+    NaN for a type without gold spans.
 
-    :param reliability: ``(K, L)``.
+    :param marginals: ``(N, L)``.
     :raises DataError: where there are no gold labels.
     """
     if corpus.gold is None:
         raise DataError("The true F1 needs gold labels, and the corpus has none.")
-    f1 = np.full((corpus.num_lfs, len(corpus.label_set.entity_types)), np.nan)
+    expected, true = (np.full((corpus.num_lfs, len(corpus.label_set.entity_types)), np.nan) for _ in range(2))
+    mass = marginals[:, 1::2].astype(np.float64) + marginals[:, 2::2]
     for place, column in enumerate(corpus.weak_labels.T):
-        for kind, found in enumerate(score_by_type(corpus.label_set, corpus.gold, column, corpus.offsets).values()):
-            f1[place, kind] = found.f1 / 100 if found.gold else np.nan
-    return (reliability[:, 1::2] + reliability[:, 2::2]) / 2, f1
+        by_type = score_by_type(corpus.label_set, corpus.gold, column, corpus.offsets)
+        for kind, found in enumerate(by_type.values()):
+            said = (column == 2 * kind + 1) | (column == 2 * kind + 2)
+            if said.any():
+                expected[place, kind] = 2 * mass[said, kind].sum() / (said.sum() + mass[:, kind].sum())
+                true[place, kind] = found.f1 / 100 if found.gold else np.nan
+    return expected, true
 
 
 def emission_by_stage(model: SparseCHMM, corpus: Corpus) -> dict[str, NDArray[np.float64]]:

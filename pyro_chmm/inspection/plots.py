@@ -122,36 +122,36 @@ def plot_expansion(config: SparseCHMMConfig, num_labels: int, ax: Any = None) ->
     return np.array([entries, exponents], dtype=object)
 
 
-def plot_reliability_against_f1(
-    reliability: NDArray[np.floating],
+def plot_expected_against_true_f1(
+    expected: NDArray[np.floating],
     f1: NDArray[np.floating],
     lf_names: Sequence[str],
     entity_types: Sequence[str],
     ax: Axes | None = None,
 ) -> Axes:
-    """Predicted reliability against the true F1 of each LF on each entity type, with both correlations (figure 8).
+    """The F1 that the model expects of each LF on each entity type against the true one, with both correlations (figure 8).
 
-    :param reliability: ``(K, E)``, 0 to 1; :param f1: likewise, NaN where there is none; see
-        :func:`pyro_chmm.inspection.believed.reliability_and_f1`.
+    :param expected, f1: ``(K, E)``, 0 to 1, NaN where there is none; see
+        :func:`pyro_chmm.inspection.believed.expected_and_true_f1`.
     """
     (panel,) = _grid(ax, 1, (4.6, 3.8))
-    groups = list(zip(entity_types, reliability.T, f1.T, strict=True))
+    groups = list(zip(entity_types, expected.T, f1.T, strict=True))
     if len(groups) == 1:  # then LFs are what can be told apart
-        groups = list(zip(lf_names, reliability, f1, strict=True))
+        groups = list(zip(lf_names, expected, f1, strict=True))
     told_apart = len(groups) <= len(PALETTE)
     for place, (name, x, y) in enumerate(groups):
         style: dict[str, Any] = {"color": BLUE}
         if told_apart:
             style = {"color": PALETTE[place], "marker": _MARKERS[place], "label": name}
         panel.scatter(x, y, s=42, alpha=0.85, linewidths=0, **style)
-    panel.set(xlabel="predicted reliability", ylabel="true F1", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
-    panel.set_title(_correlations(reliability, f1))
+    panel.set(xlabel="F1 expected without gold", ylabel="true F1", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    panel.set_title(_correlations(expected, f1))
     return _finish(panel, legend=told_apart)
 
 
-def _correlations(reliability: NDArray[np.floating], f1: NDArray[np.floating]) -> str:
-    known = ~np.isnan(f1)
-    x, y = reliability[known], f1[known]
+def _correlations(expected: NDArray[np.floating], f1: NDArray[np.floating]) -> str:
+    known = ~np.isnan(f1) & ~np.isnan(expected)
+    x, y = expected[known], f1[known]
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return "Too few points for a correlation"
     return f"Pearson {pearsonr(x, y).statistic:.2f}, Spearman {spearmanr(x, y).statistic:.2f}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from pyro_chmm.inspection import plots
-from pyro_chmm.inspection.believed import reliability_and_f1, true_emission
+from pyro_chmm.inspection.believed import expected_and_true_f1, true_emission
 from pyro_chmm.inspection.calibration import calibration
 from pyro_chmm.inspection.svg import inline_svg
 
@@ -84,13 +84,13 @@ def _emissions(found: Findings) -> list[Picture]:
 
 def _truth(found: Findings) -> list[Picture]:
     corpus = found.corpus
-    reliability, f1 = reliability_and_f1(corpus, found.reliability)
-    caption = "Predicted without gold labels, against the strict F1 of each LF's own spans."
+    expected, f1 = expected_and_true_f1(corpus, found.marginals)
+    caption = "What the model expects of each LF without any gold label, against the strict F1 of the LF's own spans."
 
     def draw(ax: Any) -> None:
-        plots.plot_reliability_against_f1(reliability, f1, corpus.lf_names, corpus.label_set.entity_types, ax)
+        plots.plot_expected_against_true_f1(expected, f1, corpus.lf_names, corpus.label_set.entity_types, ax)
 
-    return [_picture("quality", "Reliability and F1", caption, draw, 1, (3.6, 3.4))]
+    return [_picture("quality", "Expected and true F1", caption, draw, 1, (3.6, 3.4))]
 
 
 def _calibration(found: Findings) -> list[Picture]:

@@ -26,7 +26,7 @@ from pyro_chmm.data.encoder import EncoderSettings, Vectors, encode, resolve_enc
 from pyro_chmm.errors import DataError
 from pyro_chmm.model.conditionals import Conditionals, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
-from pyro_chmm.model.priors import Amortized, AnyPrior, parse_prior
+from pyro_chmm.model.priors import Amortized, AnyPrior, resolve_prior
 from pyro_chmm.model.sparse_chmm import SparseCHMMModel
 from pyro_chmm.model.verification import (
     TOLERANCE,
@@ -143,7 +143,7 @@ def verify_corpus(
     return verify_fast_path(
         conditionals,
         batch,
-        prior=parse_prior(config.emission_prior),
+        prior=resolve_prior("emission_prior", config.emission_prior),
         device=device,
         seed=config.seed,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,10 +23,15 @@ from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.explanation import DecodedBatch, Explanation, decode, explain, find_token
 from pyro_chmm.label_models.majority_vote import MajorityVote
+from pyro_chmm.label_models.posterior import Posterior
+from pyro_chmm.label_models.prior_predictive import PriorPredictive
 from pyro_chmm.model.checkpoint import Checkpoints
 from pyro_chmm.model.conditionals import Conditionals, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
-from pyro_chmm.model.priors import AnyPrior, parse_prior
+from pyro_chmm.model.initialization import initialize, observed_statistics
+from pyro_chmm.model.priors import AnyPrior, AnyReliabilityPrior, AnyTransitionPrior, Prior, prior_spec, resolve_prior
+from pyro_chmm.model.priors.registry import CALLABLE
+from pyro_chmm.model.sparse_chmm import prior_objective
 from pyro_chmm.model.training import EpochRecord, Selection, Trainer
 from pyro_chmm.presets import load_preset
 
@@ -35,9 +40,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: What a prior's keyword argument takes beside priors and callables.
+PriorLike = str | float | dict[str, Any] | None
+
 _VOTE_LF = "majority-vote"
-#: Weights of silence in prediction that are tried on gold validation labels.
+#: What is tried on gold validation labels: weights of silence in prediction, and temperatures of the posterior.
 _SILENCE_WEIGHTS = (0.3, 0.7, 1.0)
+_TEMPERATURES = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
+_CHOSEN = ("o_weight_prediction", "posterior_temperature")
 
 
 class SparseCHMM(LabelModel):
@@ -48,35 +58,45 @@ class SparseCHMM(LabelModel):
     >>> labels = model.predict(corpus.test)
 
     :param preset: starting values of the hyper-parameters: ``default``, or Table 11's ``paper-laptop`` and so on.
-    :param emission_prior: ``"amortized"``, ``"NAME:STRENGTH"``, a prior of :mod:`pyro_chmm.model.priors`, or a callable from
-        document vectors ``(B, width)`` to a Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``.
+    :param emission_prior: a strength (of ``diagonal``), ``"amortized"`` (the default), ``"NAME:STRENGTH"``, a dict as
+        ``config.json`` holds it, a prior of :mod:`pyro_chmm.model.priors`, or a callable from document vectors ``(B, width)`` to a
+        Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``. ``kl_weight`` weighs its KL divergence.
+    :param transition_prior: likewise; a strength is that of ``sticky``, a callable takes token vectors ``(N, width)`` and returns
+        batch shape ``(N,)``, event shape ``(L, L)``.
+    :param reliability_prior: likewise; a strength is that of ``beta``, a callable takes document vectors and returns batch shape
+        ``(B,)``, event shape ``(K, L)``.
     :param device: where to train and predict, e.g. ``"cpu"`` or ``"cuda"``.
     :param cache_dir: where encoded vectors are kept (default: the user's cache folder).
     :param hyperparameters: any field of :class:`SparseCHMMConfig`.
     :raises ConfigError: on an unknown hyper-parameter or a value that makes no sense.
 
-    After :meth:`fit`: ``history_`` (a record an epoch), ``stages_``, ``best_stage_``, ``seconds_per_epoch_`` by stage.
+    After :meth:`fit`: ``history_`` (a record an epoch), ``stages_``, ``best_stage_``, ``selection_`` (the score of the best stage),
+    ``seconds_per_epoch_`` by stage.
     """
 
     def __init__(
         self,
         *,
         preset: str = "default",
-        emission_prior: str | AnyPrior | None = None,
+        emission_prior: PriorLike | AnyPrior = None,
+        transition_prior: PriorLike | AnyTransitionPrior = None,
+        reliability_prior: PriorLike | AnyReliabilityPrior = None,
         device: str = "cpu",
         cache_dir: str | Path | None = None,
         **hyperparameters: Any,
     ) -> None:
         values = {**load_preset(preset), **{name: v for name, v in hyperparameters.items() if v is not None}}
         self._encoder_chosen = hyperparameters.get("encoder") is not None
-        if isinstance(emission_prior, str):
-            values["emission_prior"] = emission_prior
+        given = {"emission_prior": emission_prior, "transition_prior": transition_prior, "reliability_prior": reliability_prior}
+        wanted = {name: values.get(name) if prior is None else prior for name, prior in given.items()}
+        priors = {name: resolve_prior(name, prior) for name, prior in wanted.items()}
+        values |= {name: CALLABLE if wanted[name] == CALLABLE else prior_spec(prior) for name, prior in priors.items()}
         self.config = SparseCHMMConfig.from_dict(values)
-        self._silence, self._silence_chosen = self.config.o_weight_prediction, "o_weight_prediction" in values
-        self.prior: AnyPrior = parse_prior(self.config.emission_prior)
-        if emission_prior is not None and not isinstance(emission_prior, str):
-            self.prior = emission_prior
-            self.config = replace(self.config, emission_prior=getattr(emission_prior, "spec", "amortized"))
+        # what fit() chooses on gold validation labels, unless the user has
+        self._chosen = {name: getattr(self.config, name) for name in _CHOSEN if name not in values}
+        self.prior: AnyPrior = priors["emission_prior"]
+        self.transition_prior: AnyTransitionPrior = priors["transition_prior"]
+        self.reliability_prior: AnyReliabilityPrior = priors["reliability_prior"]
         self.device, self.cache_dir = device, cache_dir
         self.history_: list[EpochRecord] = []
         self._trainer: Trainer | None = None
@@ -96,32 +116,35 @@ class SparseCHMM(LabelModel):
         :raises ConfigError: where F1 is asked for and ``valid`` has no gold labels.
         :raises TrainingError: where training cannot go on.
         """
-        self._check_input(train, valid)
+        self.check_input(train, valid)
         self.label_set, self.lf_names = train.label_set, train.lf_names
-        self.config = replace(self.config, o_weight_prediction=self._silence)  # an earlier fit may have chosen another
+        self.config = self.config.updated(self._chosen)  # an earlier fit may have chosen others
         if not self._encoder_chosen:  # a preset's encoder is a wish, the user's a demand
             self.config = replace(self.config, encoder=resolve_encoder(self.config.encoder))
         packed = self._pack(train.without_gold(), training=True)  # its gold labels are never looked at
         packed_valid = None if valid is None else self._pack(valid, training=False)
         self._conditionals = self._build(packed).to(self.device)
+        prior = self._bound_priors(self._conditionals, train.label_set, packed.corpus.lf_names)
         vote = MajorityVote().predict_ids(train)
         # the vote votes in the WXOR scores too; without it both are the same
         extra = self._pack(valid, training=True) if valid is not None and self.config.majority_vote_lf else packed_valid
         trainer = Trainer(
             self._conditionals,
-            self.prior,
+            prior,
             packed,
             extra,
             vote,
-            lambda: self._selection(packed_valid or packed),
+            lambda: self._selection(packed_valid or packed, prior),
             checkpoints,
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
             self._trainer, self.history_ = trainer, trainer.history
             self.best_stage_ = trainer.run()
-        if packed_valid is not None and not self._silence_chosen:
-            self._choose_silence(packed_valid)
+        self.selection_ = trainer.stage_selection[self.best_stage_]
+        if packed_valid is not None and packed_valid.corpus.gold is not None and self.config.select == "valid-f1":
+            self._choose_silence(packed_valid, packed_valid.corpus.gold)
+            self._choose_temperature(packed_valid, packed_valid.corpus.gold)
         self.stages_ = tuple(sorted(trainer.stage_weights))
         self.seconds_per_epoch_ = {
             str(stage): float(
@@ -131,18 +154,34 @@ class SparseCHMM(LabelModel):
         }
         return self
 
-    def _choose_silence(self, valid: PackedCorpus) -> None:
+    def _choose_silence(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
         """Set ``o_weight_prediction`` by F1 on gold validation labels; the smallest change among equals."""
-        gold, present = valid.corpus.gold, self.config.o_weight_prediction
-        if self.config.select != "valid-f1" or gold is None:
+        present, found = self.config.o_weight_prediction, {}
+        if "o_weight_prediction" not in self._chosen:
             return
-        found: dict[float, float] = {}
         for weight in sorted({present, *_SILENCE_WEIGHTS}, key=lambda weight: abs(weight - present)):
-            self.config = replace(self.config, o_weight_prediction=weight)
-            valid.reweigh(o_weights(self.config, training=False))
+            self._set(valid, o_weight_prediction=weight)
             found[weight] = score(valid.corpus.label_set, gold, self._decode(valid), valid.corpus.offsets).f1
-        self.config = replace(self.config, o_weight_prediction=max(found, key=lambda weight: found[weight]))
+        self._set(valid, o_weight_prediction=max(found, key=lambda weight: found[weight]))
         log.info("o_weight_prediction: %g", self.config.o_weight_prediction)
+
+    def _choose_temperature(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
+        """Set ``posterior_temperature`` by the likelihood of gold validation labels (temperature scaling, Guo et al., 2017)."""
+        if "posterior_temperature" not in self._chosen or not len(gold):
+            return
+        found = {}
+        for temperature in _TEMPERATURES:
+            self._set(valid, posterior_temperature=temperature)
+            marginals = np.concatenate(self._marginals(valid))
+            found[temperature] = float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).mean())
+        self._set(valid, posterior_temperature=max(found, key=lambda temperature: found[temperature]))
+        log.info("posterior_temperature: %g", self.config.posterior_temperature)
+
+    def _set(self, packed: PackedCorpus, **hyperparameters: Any) -> None:
+        """Change what predictions depend on, in the model and in the weights of a corpus."""
+        self.config = self.config.updated(hyperparameters)
+        self._fitted().config = self.config
+        packed.reweigh(o_weights(self.config, training=False))
 
     def use_stage(self, stage: int) -> Self:
         """Put the weights after a stage in place; only after :meth:`fit`, since a saved model holds the best stage alone."""
@@ -152,7 +191,14 @@ class SparseCHMM(LabelModel):
         self._trainer.restore(stage)
         return self
 
-    def _check_input(self, train: Corpus, valid: Corpus | None) -> None:
+    def check_input(self, train: Corpus, valid: Corpus | None = None) -> None:
+        """Whether :meth:`fit` can learn from these; raises as it does."""
+        priors = {"emission": self.prior, "transition": self.transition_prior, "reliability": self.reliability_prior}
+        for name, prior in priors.items():
+            if getattr(self.config, f"{name}_prior") == CALLABLE and not callable(prior):
+                raise ConfigError(
+                    f"{name}_prior was a callable, which a saved model does not hold; make a new SparseCHMM with it to train again."
+                )
         if train.num_tokens == 0 or train.num_lfs == 0:
             raise DataError(
                 f"The training corpus has {train.num_tokens} tokens and {train.num_lfs} labeling functions; training needs at "
@@ -175,6 +221,16 @@ class SparseCHMM(LabelModel):
             self.config, corpus.label_set, corpus.num_lfs, vectors.tokens.shape[1], vectors.documents.shape[1]
         )
 
+    def _bound_priors(self, conditionals: Conditionals, label_set: LabelSet, lf_names: Sequence[str]) -> AnyPrior:
+        """Give the conditionals their priors, for these labels and LFs; returns that on the emission."""
+
+        def bound(prior: Any) -> Any:
+            return prior.bound(lf_names, label_set) if isinstance(prior, Prior) else prior
+
+        conditionals.transition_prior, conditionals.reliability_prior = bound(self.transition_prior), bound(self.reliability_prior)
+        found: AnyPrior = bound(self.prior)
+        return found
+
     def _pack(self, corpus: Corpus, training: bool) -> PackedCorpus:
         """A corpus with vectors; the vote joins as one more LF, which abstains outside training."""
         settings = EncoderSettings(self.config.encoder, self.config.layers, self.config.document_vector)
@@ -192,17 +248,26 @@ class SparseCHMM(LabelModel):
         return PackedCorpus(corpus, vectors, o_weights(self.config, training))
 
     @torch.no_grad()
-    def _selection(self, packed: PackedCorpus) -> Selection:
-        """By F1 where gold is there and asked for, else by the evidence a token."""
+    def _selection(self, packed: PackedCorpus, prior: AnyPrior) -> Selection:
+        """By F1 where gold is there and asked for, else by the evidence a token, and what the priors add to it."""
         gold = packed.corpus.gold
         if self.config.select == "valid-f1" and gold is not None:
             found = score(packed.corpus.label_set, gold, self._decode(packed), packed.corpus.offsets)
             return Selection(found.f1, {"f1": found.f1, "precision": found.precision, "recall": found.recall})
+        conditionals = self._fitted()
+        added = sum(float(prior_objective(conditionals, prior, batch)) for batch in self._batches(packed))
+        return Selection((self._evidence(packed) + added) / max(packed.corpus.num_tokens, 1))
+
+    def evidence(self, corpus: Corpus) -> float:
+        """Log evidence of a corpus's weak labels, in nats, weighed as in training; no gold label is seen."""
+        return self._evidence(self._pack(self._aligned(corpus), training=True))
+
+    @torch.no_grad()
+    def _evidence(self, packed: PackedCorpus) -> float:
         conditionals, total = self._fitted(), 0.0
         for batch in self._batches(packed):
-            emission = conditionals.emission_mean(batch.document_vectors)
-            total += float(conditionals.log_evidence(emission, batch).sum())
-        return Selection(total / max(packed.corpus.num_tokens, 1))
+            total += float(conditionals.log_evidence(conditionals.emission_mean(batch.document_vectors), batch).sum())
+        return total
 
     # prediction
 
@@ -210,10 +275,12 @@ class SparseCHMM(LabelModel):
         """Most probable labels (Viterbi), ``(N,)`` ids; valid BIO unless ``constrained_decoding`` is off."""
         return self._decode(self._pack(self._aligned(corpus), training=False))
 
-    @torch.no_grad()
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.float32]]:
         """Posterior marginals of each document's labels, ``(T, L)`` each; rows sum to 1."""
-        packed = self._pack(self._aligned(corpus), training=False)
+        return self._marginals(self._pack(self._aligned(corpus), training=False))
+
+    @torch.no_grad()
+    def _marginals(self, packed: PackedCorpus) -> list[NDArray[np.float32]]:
         marginals: list[NDArray[np.float32]] = []
         for batch in self._batches(packed):
             state = chain.marginals(*self._chain(batch), logits=False, backend=self.config.backend).state
@@ -259,6 +326,32 @@ class SparseCHMM(LabelModel):
         )
         mean: Tensor = torch.as_tensor(total) / max(corpus.num_documents, 1)
         return mean[: len(self.lf_names)].numpy()
+
+    def posterior(self, corpus: Corpus, draws: int = 200, seed: int = 0) -> Posterior:
+        """What the model believes of a corpus, as draws that are made when they are asked for.
+
+        :param draws: how many, of all that is drawn.
+        :param seed: the same one gives the same draws.
+        :raises ConfigError: before :meth:`fit`, or where there is no draw to make.
+        :raises DataError: where LFs or labels are not the model's.
+        """
+        corpus = self._aligned(corpus)
+        return Posterior(self._fitted(), self._pack(corpus, training=False), corpus, draws=draws, seed=seed)
+
+    def prior_predictive(self, corpus: Corpus, draws: int = 200, seed: int = 0) -> PriorPredictive:
+        """What the priors mean: draws as of :meth:`posterior`, from the model alone. Before :meth:`fit` as after it.
+
+        :param corpus: its tokens get labels; before :meth:`fit`, its majority vote starts the networks.
+        :raises ConfigError: where a prior does not fit the corpus's LFs and labels, or there is no draw to make.
+        """
+        fitted = self._conditionals
+        corpus = corpus if fitted is None else self._aligned(corpus)
+        packed = self._pack(corpus, training=fitted is None)
+        conditionals = self._build(packed).to(self.device).eval() if fitted is None else fitted
+        prior = self._bound_priors(conditionals, corpus.label_set, packed.corpus.lf_names)
+        if fitted is None:
+            initialize(conditionals, packed, observed_statistics(packed, MajorityVote().predict_ids(corpus)))
+        return PriorPredictive(conditionals, packed, corpus, draws=draws, seed=seed, prior=prior)
 
     def _fitted(self) -> Conditionals:
         if self._conditionals is None:
@@ -359,5 +452,7 @@ class SparseCHMM(LabelModel):
             )
             conditionals.load_state_dict(weights)
             conditionals.stage = int(description["stage"])
+            vote = (_VOTE_LF,) if model.config.majority_vote_lf else ()
+            model._bound_priors(conditionals, model.label_set, (*model.lf_names, *vote))
         model._conditionals = conditionals.to(device).eval()
         return model

@@ -14,19 +14,23 @@ from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.model.coarse_evidence import coarse_log_evidence
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.networks import Networks
+from pyro_chmm.model.priors import AnyReliabilityPrior, AnyTransitionPrior, BioConstrained, is_hierarchical
 from pyro_chmm.model.reliability import (
     check_expansion,
     expand_reliability,
     reliability_scores,
     scale_reliability,
 )
+from pyro_chmm.model.statistics import ObservedStatistics
 from pyro_chmm.model.wxor import addon_prior
 
 
 def o_weights(config: SparseCHMMConfig, training: bool) -> OWeights:
-    """What an LF's O counts, by the configuration."""
-    silent = config.o_weight_silent if training else config.o_weight_prediction
-    return OWeights(config.o_weight_contested, silent, config.o_weight_beside)
+    """What observations count, by the configuration; in prediction, of a posterior that is tempered."""
+    if training:
+        return OWeights(config.o_weight_contested, config.o_weight_silent, config.o_weight_beside)
+    weights = (config.o_weight_contested, config.o_weight_prediction, config.o_weight_beside, 1.0)
+    return OWeights(*(weight / config.posterior_temperature for weight in weights))
 
 
 class Conditionals(nn.Module):
@@ -35,12 +39,16 @@ class Conditionals(nn.Module):
     :param networks: the linear layers; they fix K and L.
     :param config: hyper-parameters.
     :param allowed_transitions: ``(L, L)`` bool (from, to): the valid BIO transitions, for constrained decoding.
+    :ivar transition_prior, reliability_prior: on what the networks predict; to be set before training.
     :raises ConfigError: where the expansion function leaves the simplex for this L.
     """
 
     initial: Tensor
     wxor: Tensor
     observed_emission: Tensor
+    observed_transition: Tensor
+    label_share: Tensor
+    training_size: Tensor
     allowed_transitions: Tensor
 
     def __init__(self, networks: Networks, config: SparseCHMMConfig, allowed_transitions: Tensor) -> None:
@@ -50,9 +58,14 @@ class Conditionals(nn.Module):
         for r in (config.g_r_stage1, config.g_r_stage23):
             check_expansion(labels, config.g_n, r / labels)
         self.stage = 1
+        self.transition_prior: AnyTransitionPrior = None
+        self.reliability_prior: AnyReliabilityPrior = None
         self.register_buffer("initial", torch.eye(labels)[0])  # z[0] is O: the sentence token
         self.register_buffer("wxor", torch.zeros(lfs, labels, labels))
         self.register_buffer("observed_emission", torch.full((lfs, labels, labels), 1.0 / labels))
+        self.register_buffer("observed_transition", torch.full((labels, labels), 1.0 / labels))
+        self.register_buffer("label_share", torch.full((labels,), 1.0 / labels))
+        self.register_buffer("training_size", torch.zeros(2, dtype=torch.long))  # documents, tokens
         self.register_buffer("allowed_transitions", allowed_transitions)
 
     @classmethod
@@ -69,13 +82,21 @@ class Conditionals(nn.Module):
             transition_hidden=config.transition_hidden,
             shared_transition=config.shared_transition,
             dropout=config.dropout,
+            corpus_emission=is_hierarchical(config.emission_prior),
         )
         return cls(networks, config, torch.from_numpy(label_set.allowed_transitions.copy()))
 
     def transition_logits(self, token_vectors: Tensor) -> Tensor:
         """``(N, width) -> (N, L, L)`` (from, to), section 3.1."""
         logits: Tensor = self.networks.transition(token_vectors)
+        if isinstance(self.transition_prior, BioConstrained):
+            return logits.masked_fill(~self.allowed_transitions, -torch.inf)
         return logits
+
+    @property
+    def observed(self) -> ObservedStatistics:
+        """What was counted on the training documents."""
+        return ObservedStatistics(self.observed_transition, self.observed_emission, self.label_share)
 
     def reliability(self, document_vectors: Tensor) -> Tensor:
         """Scaled reliabilities, eqs. (1) and (2): ``(B, width) -> (B, K, L)``."""
@@ -91,18 +112,21 @@ class Conditionals(nn.Module):
             [scores[..., :1], scale_reliability(scores[..., 1:], config.h_n, config.h_s, split)], dim=-1
         )
 
-    def base_prior(self, document_vectors: Tensor) -> Tensor:
-        """Emission base prior, eq. (3): ``(B, width) -> (B, K, L, L)``."""
+    def base_prior(self, reliability: Tensor) -> Tensor:
+        """Emission base prior, eq. (3), from scaled reliabilities: ``(B, K, L) -> (B, K, L, L)``."""
         config = self.config
         split = (config.g_r_stage1 if self.stage == 1 else config.g_r_stage23) / self.networks.num_labels
-        reliability = self.reliability(document_vectors)
         return expand_reliability(
             reliability, config.g_n, split, config.naive_emission, config.detach_base_prior
         )
 
     def concentration(self, document_vectors: Tensor) -> Tensor:
         """Omega of section 3.2.3: ``(B, width) -> (B, K, L, L)``; the addon prior enters after stage 1."""
-        prior = self.base_prior(document_vectors)
+        return self.concentration_of(self.reliability(document_vectors), document_vectors)
+
+    def concentration_of(self, reliability: Tensor, document_vectors: Tensor) -> Tensor:
+        """Omega, given scaled reliabilities ``(B, K, L)``."""
+        prior = self.base_prior(reliability)
         if self.stage > 1 and self.config.stage2 != "none":
             prior = prior + addon_prior(self.networks.addon_scale(document_vectors), self.wxor)
         return self.config.concentration_range * prior + self.config.concentration_base
@@ -152,11 +176,13 @@ class Conditionals(nn.Module):
         """Transition probabilities or factors ``(N, L, L)`` for decoding.
 
         Where decoding is constrained, invalid BIO transitions have probability 0 and rows are not normalised again: the
-        posterior is then that of the model given that the sequence is valid.
+        posterior is then that of the model given that the sequence is valid. They are tempered as the observations are.
         """
         transitions, logits = self.chain_transitions(self.transition_logits(token_vectors))
         if logits:
             transitions = torch.softmax(transitions, dim=-1)
+        if self.config.posterior_temperature != 1:
+            transitions = transitions ** (1 / self.config.posterior_temperature)
         if not self.config.constrained_decoding:
             return transitions
         return transitions.masked_fill_(~self.allowed_transitions, 0.0)

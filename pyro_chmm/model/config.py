@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
+from types import UnionType
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from pyro_chmm.errors import ConfigError
@@ -65,12 +66,22 @@ class SparseCHMMConfig:
         0.5,
         "The same when labels are predicted: LFs are silent together, so their silence says less than it seems to.",
     )
+    posterior_temperature: float = _option(
+        1.0, "Posteriors are to the power of 1 / this, which changes no label: LFs err together, and a model that takes them for "
+        "independent is too sure."
+    )
     o_weight_beside: float = _option(
         3.0, "Weight of an LF's O at silent tokens beside one where an LF fires: whoever marked that one looked here too."
     )
     # priors and objective
-    emission_prior: str = _option(
-        "amortized", "Prior on the emission: amortized, or NAME:STRENGTH from the registry."
+    emission_prior: str | dict[str, Any] = _option(  # noqa: RUF009
+        "amortized", "Prior on the emission: amortized, symmetric, diagonal, empirical or hierarchical, as diagonal:50."
+    )
+    transition_prior: str | dict[str, Any] = _option(  # noqa: RUF009
+        "none", "Prior on the transitions: none, symmetric, sticky or empirical, as sticky:50, or bio."
+    )
+    reliability_prior: str | dict[str, Any] = _option(  # noqa: RUF009
+        "none", "Prior on the reliabilities: none, or beta, as beta:50; accuracies of LFs come by --prior-file."
     )
     kl_weight: float = _option(1.0, "Weight of the KL divergence between guide and emission prior.")
     posterior_sharpening: float = _option(
@@ -122,7 +133,8 @@ class SparseCHMMConfig:
             object.__setattr__(
                 self, item.name, _coerce(item.name, getattr(self, item.name), hints[item.name])
             )
-        for name in ("concentration_base", "concentration_range", "h_n", "h_s", "g_r_stage1", "g_r_stage23"):
+        positive = ("concentration_base", "concentration_range", "h_n", "h_s", "g_r_stage1", "g_r_stage23", "posterior_temperature")
+        for name in positive:
             _require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
         _require(self.g_n > 1, "g_n", self.g_n, "a number above 1")
         _require(self.o_weight_beside >= 0, "o_weight_beside", self.o_weight_beside, "0 or more")
@@ -188,6 +200,9 @@ def _coerce(name: str, value: Any, kind: Any) -> Any:
         ok = isinstance(value, (list, tuple)) and all(type(item) is int for item in value)
         _require(ok, name, value, "a list of whole numbers")
         return tuple(value)
+    if get_origin(kind) is UnionType:
+        _require(isinstance(value, (str, dict)), name, value, "a text or a table")
+        return value
     if kind is float:
         ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
         _require(ok, name, value, "a finite number")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,21 +14,16 @@ from pyro_chmm.data.batching import PackedCorpus
 from pyro_chmm.errors import TrainingError
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.networks import StandardizedProjection
+from pyro_chmm.model.statistics import ObservedStatistics
 
 log = logging.getLogger(__name__)
 
 #: Reliability that an LF without any observation of a label starts with.
 _UNSEEN_RELIABILITY = 0.1
+#: The guide's Dirichlet of the corpus's emission starts as sure as so many observations a row would make it.
+_CORPUS_OBSERVATIONS = 100.0
 #: Pre-training has converged when so many steps lower its loss by less than this fraction.
 _WINDOW, _CONVERGED = 20, 1e-3
-
-
-@dataclass(frozen=True)
-class ObservedStatistics:
-    """Psi* ``(L, L)`` and Phi* ``(K, L, L)`` of section 3.3.1, with a vote in the place of the true labels."""
-
-    transition: Tensor
-    emission: Tensor
 
 
 def observed_statistics(packed: PackedCorpus, vote: NDArray[np.int16]) -> ObservedStatistics:
@@ -49,7 +43,8 @@ def observed_statistics(packed: PackedCorpus, vote: NDArray[np.int16]) -> Observ
     for lf in range(lfs):
         seen = corpus.weak_labels[:, lf] >= 0
         np.add.at(emission[lf], (vote[seen], corpus.weak_labels[seen, lf]), packed.weight[seen, lf])
-    return ObservedStatistics(_rows(transition), _rows(emission))
+    share = np.bincount(vote, minlength=labels).astype(np.float64) + 0.5
+    return ObservedStatistics(_rows(transition), _rows(emission), _rows(share))
 
 
 def _rows(counts: NDArray[np.float64]) -> Tensor:
@@ -64,11 +59,11 @@ def initialize(conditionals: Conditionals, packed: PackedCorpus, statistics: Obs
     """
     networks = conditionals.networks
     first = networks.transition.inner or networks.transition.outer
-    _standardize(first, packed.vectors.tokens)
+    standardize(first, packed.vectors.tokens)
     if networks.transition.inner is not None:
         nn.init.kaiming_uniform_(networks.transition.inner.weight)
-    _standardize(networks.reliability, packed.vectors.documents)
-    _standardize(networks.addon, packed.vectors.documents)
+    standardize(networks.reliability, packed.vectors.documents)
+    standardize(networks.addon, packed.vectors.documents)
     diagonal = statistics.emission.diagonal(dim1=-2, dim2=-1)  # (K, L)
     uniform = statistics.emission[..., 0] == statistics.emission[..., 1]  # a row without counts
     agreement = torch.where(uniform, torch.full_like(diagonal, _UNSEEN_RELIABILITY), diagonal)
@@ -78,11 +73,23 @@ def initialize(conditionals: Conditionals, packed: PackedCorpus, statistics: Obs
         logits = torch.cat([logits[:, :1], (logits[:, 1::2] + logits[:, 2::2]) / 2], dim=1)
     with torch.no_grad():
         conditionals.observed_emission.copy_(statistics.emission)
+        conditionals.observed_transition.copy_(statistics.transition)
+        conditionals.label_share.copy_(statistics.share)
+        conditionals.training_size.copy_(torch.tensor([packed.corpus.num_documents, packed.corpus.num_tokens]))
         networks.transition.bias.copy_(statistics.transition.log())
         networks.reliability.bias.copy_(logits.flatten())
 
 
-def _standardize(layer: StandardizedProjection, vectors: NDArray[np.float16]) -> None:
+def initialize_corpus_emission(conditionals: Conditionals) -> None:
+    """Start the guide's corpus emission, if there is one, at what the networks give the mean document."""
+    networks = conditionals.networks
+    if networks.corpus_emission is not None:
+        with torch.no_grad():
+            mean = conditionals.emission_mean(networks.reliability.mean.unsqueeze(0))[0]
+            networks.corpus_emission.log_concentration.copy_((_CORPUS_OBSERVATIONS * mean).clamp(min=0.1).log())
+
+
+def standardize(layer: StandardizedProjection, vectors: NDArray[np.float16]) -> None:
     """Set a layer's mean and deviation, in float64 over slices: vectors may be larger than memory."""
     total, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
     for start in range(0, len(vectors), 16_384):

@@ -84,8 +84,24 @@ class Transition(nn.Module):
         return self.bias + (outputs.unsqueeze(-2) if shared else outputs.unflatten(-1, self.bias.shape))
 
 
+class CorpusEmission(nn.Module):
+    """The guide's Dirichlet of the corpus's emission, for a hierarchical prior; no network, since there is one corpus.
+
+    :param num_lfs: K.
+    :param num_labels: L.
+    """
+
+    def __init__(self, num_lfs: int, num_labels: int) -> None:
+        super().__init__()
+        self.log_concentration = nn.Parameter(torch.zeros(num_lfs, num_labels, num_labels))
+
+    def forward(self) -> Tensor:
+        """Concentrations ``(K, L, L)``."""
+        return self.log_concentration.exp()
+
+
 class Networks(nn.Module):
-    """All that Sparse-CHMM learns: three linear layers.
+    """All that Sparse-CHMM learns: three linear layers, and under a hierarchical prior the corpus's emission.
 
     :param token_width: length of a token vector.
     :param document_width: length of a document vector.
@@ -93,6 +109,7 @@ class Networks(nn.Module):
     :param num_labels: L.
     :param entity_level: one reliability an entity type, shared by its B- and I-labels, instead of one a label.
     :param transition_hidden, shared_transition, dropout: see :class:`Transition`; the default is the paper's single layer.
+    :param corpus_emission: whether to have a :class:`CorpusEmission`.
     """
 
     def __init__(
@@ -106,6 +123,7 @@ class Networks(nn.Module):
         transition_hidden: int = 0,
         shared_transition: bool = False,
         dropout: float = 0.0,
+        corpus_emission: bool = False,
     ) -> None:
         super().__init__()
         self.num_lfs, self.num_labels, self.entity_level = num_lfs, num_labels, entity_level
@@ -113,6 +131,7 @@ class Networks(nn.Module):
         self.transition = Transition(token_width, num_labels, transition_hidden, shared_transition, dropout)
         self.reliability = StandardizedLinear(document_width, num_lfs * scores)
         self.addon = StandardizedLinear(document_width, num_lfs * num_labels)
+        self.corpus_emission = CorpusEmission(num_lfs, num_labels) if corpus_emission else None
 
     def reliability_logits(self, document_vectors: Tensor) -> Tensor:
         """``(B, document_width) -> (B, K, L)``."""

@@ -15,12 +15,10 @@ from pyro import poutine
 from pyro.distributions import (
     Categorical,
     Delta,
-    Dirichlet,
     MaskedDistribution,
     TorchDistribution,
     constraints,
 )
-from pyro.distributions.torch_distribution import TorchDistributionMixin
 from pyro.infer import Trace_ELBO, TraceEnum_ELBO
 from pyro.ops.indexing import Vindex
 from torch import BoolTensor, Tensor, nn
@@ -30,8 +28,11 @@ from pyro_chmm.data.batching import PackedBatch
 from pyro_chmm.errors import ConfigError
 from pyro_chmm.model.coarse_evidence import with_coarse_columns
 from pyro_chmm.model.conditionals import Conditionals, sequence_transitions
-from pyro_chmm.model.priors import Amortized, AnyPrior, EmissionPrior
+from pyro_chmm.model.prior_densities import called_prior, dirichlet, document_prior, log_densities
+from pyro_chmm.model.priors import Amortized, AnyPrior, EmissionPrior, Hierarchical
 
+#: Draws that estimate the KL divergence to a callable's distribution, where epochs are chosen.
+_KL_DRAWS = 8
 _Shape = torch.Size | list[int] | tuple[int, ...]
 
 
@@ -107,6 +108,7 @@ class SparseCHMMGuide(nn.Module):
 
     ::
 
+        corpus_emission[k, i, :]  ~ Dirichlet(a parameter)                   only under a hierarchical prior
         for each document m, with sentence vector e0:
             emission[k, i, :]  ~ Dirichlet(concentration(e0)[k, i, :])
     """
@@ -116,7 +118,9 @@ class SparseCHMMGuide(nn.Module):
         self.conditionals, self.prior, self.kl_weight = conditionals, prior, kl_weight
 
     def forward(self, batch: PackedBatch) -> None:
-        """Sample the site ``emission``."""
+        """Sample the site ``emission``, and before it ``corpus_emission`` where the prior has one."""
+        if isinstance(self.prior, Hierarchical):
+            pyro.sample("corpus_emission", Unscored(corpus_posterior(self.conditionals)))
         with pyro.plate("documents", batch.num_documents, dim=-1):
             posterior = self.conditionals.emission_distribution(batch.document_vectors)
             if has_analytic_kl(self.prior):
@@ -131,6 +135,7 @@ class SparseCHMMModel(nn.Module):
 
     ::
 
+        corpus_emission  ~ prior of the corpus, where the prior is hierarchical     site "corpus_emission"
         for each document m, with sentence vector e0 and token vectors e1..eT:
             emission[k, i, :]  ~ prior                                        site "emission"
             z[0] is O
@@ -140,7 +145,7 @@ class SparseCHMMModel(nn.Module):
 
     :param prior: on the emission. :class:`Amortized` ties it to the guide (KL 0); an :class:`EmissionPrior` enters by its analytic
         KL divergence; a callable returns a Pyro distribution, whose KL is estimated from the sample.
-    :param kl_weight: weight of that KL divergence.
+    :param kl_weight: weight of that KL divergence. The log densities of the conditionals' other priors have weight 1.
     :param marginalize: ``"enum"`` runs the loop under :class:`TraceEnum_ELBO`; ``"fast"`` puts one factor of
         :func:`pyro_chmm.chain.log_evidence` in its place. Both give the same ELBO and gradients.
     """
@@ -162,16 +167,36 @@ class SparseCHMMModel(nn.Module):
     def forward(self, batch: PackedBatch) -> None:
         """Run the story on a packed batch; leaves the objective's terms beside the evidence in ``terms``."""
         self.terms = {}
+        corpus_emission = self.sample_corpus_emission(batch) if isinstance(self.prior, Hierarchical) else None
         with pyro.plate("documents", batch.num_documents, dim=-1):
-            emission = self.sample_emission(batch)
+            emission = self.sample_emission(batch, corpus_emission)
             logits = self.conditionals.transition_logits(batch.token_vectors)
+            for name, density in log_densities(self.conditionals, batch, logits).items():
+                self.add_term("prior", -density)
+                pyro.factor(name, density)
             if self.marginalize == "enum":
                 self.enumerate_chain(batch, emission, logits)
                 self.sharpen(batch, emission, logits)
             else:
                 self.marginalize_chain(batch, emission, logits)
 
-    def sample_emission(self, batch: PackedBatch) -> Tensor:
+    def add_term(self, name: str, values: Tensor) -> None:
+        """Add to one of the terms."""
+        self.terms[name] = self.terms.get(name, torch.zeros((), device=values.device)) + values.detach().sum()
+
+    def sample_corpus_emission(self, batch: PackedBatch) -> Tensor:
+        """Site ``corpus_emission`` ``(K, L, L)``, and a batch's share of its KL divergence."""
+        assert isinstance(self.prior, Hierarchical)
+        conditionals = self.conditionals
+        prior = dirichlet(self.prior.concentration(conditionals.observed).to(batch.document_vectors))
+        emission = pyro.sample("corpus_emission", Unscored(prior))
+        share = batch.num_documents / max(int(conditionals.training_size[0]), batch.num_documents)
+        kl = share * emission_kl(corpus_posterior(conditionals), prior)
+        self.add_term("kl", kl)
+        pyro.factor("corpus_emission_kl", -self.kl_weight * kl)
+        return emission
+
+    def sample_emission(self, batch: PackedBatch, corpus_emission: Tensor | None = None) -> Tensor:
         """Site ``emission`` ``(B, K, L, L)``, and its KL divergence where a formula exists."""
         vectors = batch.document_vectors
         distribution = self.conditionals.emission_distribution
@@ -180,42 +205,15 @@ class SparseCHMMModel(nn.Module):
             return pyro.sample("emission", TiedPrior(lambda: distribution(vectors), vectors.shape[:1], shape))
         posterior = distribution(vectors)
         if isinstance(self.prior, EmissionPrior):
-            prior = self.emission_prior(self.prior, batch)
+            prior = document_prior(self.prior, self.conditionals, batch.num_documents, corpus_emission)
             emission = pyro.sample("emission", Unscored(prior))
             kl = emission_kl(posterior, prior)
-            self.terms["kl"] = kl.detach().sum()
+            self.add_term("kl", kl)
             pyro.factor("emission_kl", -self.kl_weight * kl)
             return emission
-        prior = self.checked_prior(self.prior(vectors), posterior)
+        prior = called_prior("emission_prior", self.prior, vectors, tuple(posterior.event_shape))
         with poutine.scale(scale=self.kl_weight):
             return pyro.sample("emission", prior)
-
-    def emission_prior(self, prior: EmissionPrior, batch: PackedBatch) -> TorchDistribution:
-        """The prior's distribution, batch shape ``(B,)``, event shape ``(K, L, L)``."""
-        observed = self.conditionals.observed_emission.to(batch.document_vectors)
-        concentration = prior.concentration(observed)
-        rows = Dirichlet(concentration.expand(batch.num_documents, *concentration.shape))
-        return cast(TorchDistribution, rows.to_event(2))
-
-    def checked_prior(self, prior: TorchDistribution, posterior: TorchDistribution) -> TorchDistribution:
-        """A callable's distribution, or a ConfigError where its shape is wrong."""
-        if not isinstance(prior, TorchDistributionMixin):
-            raise ConfigError(
-                f"emission_prior returned a {type(prior).__name__}, expected a Pyro distribution."
-            )
-        found, expected = (
-            (tuple(prior.batch_shape), tuple(prior.event_shape)),
-            (
-                tuple(posterior.batch_shape),
-                tuple(posterior.event_shape),
-            ),
-        )
-        if found != expected:
-            raise ConfigError(
-                f"emission_prior returned a distribution with batch shape {found[0]} and event shape {found[1]}, expected "
-                f"{expected[0]} and {expected[1]} (documents; LFs, true labels, observed labels)."
-            )
-        return prior
 
     def marginalize_chain(self, batch: PackedBatch, emission: Tensor, logits: Tensor) -> None:
         """All of z and x as one factor: the log evidence of each document, sharpened if asked for."""
@@ -276,9 +274,43 @@ def has_analytic_kl(prior: AnyPrior) -> bool:
     return isinstance(prior, Amortized | EmissionPrior)
 
 
+def corpus_posterior(conditionals: Conditionals) -> TorchDistribution:
+    """The guide's distribution of the corpus's emission, event shape ``(K, L, L)``.
+
+    :raises ConfigError: where the conditionals were built without one.
+    """
+    corpus_emission = conditionals.networks.corpus_emission
+    if corpus_emission is None:
+        raise ConfigError("A hierarchical prior needs conditionals that were built with emission_prior='hierarchical:STRENGTH'.")
+    return dirichlet(corpus_emission())
+
+
 def emission_kl(posterior: TorchDistribution, prior: TorchDistribution) -> Tensor:
-    """KL divergence of guide and prior, ``(B,)``; of the guide's mean where emissions are not sampled: its negative log density."""
+    """KL divergence of guide and prior, of the batch shape; where emissions are not sampled, minus the log density of the mean."""
     if isinstance(posterior, Delta):
         return -prior.log_prob(posterior.v)
     rows = torch.distributions.kl_divergence(posterior.base_dist, prior.base_dist)
     return rows.sum(dim=(-1, -2))
+
+
+@torch.no_grad()
+def prior_objective(conditionals: Conditionals, prior: AnyPrior, batch: PackedBatch) -> Tensor:
+    """What the priors add to the objective of a batch, ``()``: log densities less weighted KL divergences; 0 where there are none.
+
+    No sample is taken where a formula exists; a hierarchical prior's corpus emission is the guide's mean.
+    """
+    logits = conditionals.transition_logits(batch.token_vectors)
+    densities = sum((value.sum() for value in log_densities(conditionals, batch, logits).values()), logits.new_zeros(()))
+    if isinstance(prior, Amortized):
+        return densities
+    posterior = conditionals.emission_distribution(batch.document_vectors)
+    if not isinstance(prior, EmissionPrior):
+        other = called_prior("emission_prior", prior, batch.document_vectors, tuple(posterior.event_shape))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            draws = posterior.sample((_KL_DRAWS,))
+        kl = (posterior.log_prob(draws) - other.log_prob(draws)).mean(dim=0)
+        return densities - conditionals.config.kl_weight * kl.sum()
+    corpus = corpus_posterior(conditionals).mean if isinstance(prior, Hierarchical) else None
+    kl = emission_kl(posterior, document_prior(prior, conditionals, batch.num_documents, corpus))
+    return densities - conditionals.config.kl_weight * kl.sum()

@@ -24,6 +24,7 @@ from pyro_chmm.model.averaging import WeightAverage
 from pyro_chmm.model.checkpoint import Checkpoint, Checkpoints, random_states, read_checkpoint, set_random_states
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.networks import StandardizedLinear, StandardizedProjection
+from pyro_chmm.model.prior_densities import check_priors
 from pyro_chmm.model.priors import AnyPrior
 from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel
 from pyro_chmm.model.verification import refuse_mismatch
@@ -119,6 +120,7 @@ class Trainer:
         first = 1 if self.resumed is None else int(self.resumed.state["stage"])
         if self.resumed is None:
             self.prepare()
+            check_priors(self.model.prior, self.conditionals, next(iter(self.train.in_order())).to(self.device))
         if self.resumed is None and self.config.verify and self.config.marginalize == "fast":
             refuse_mismatch(self.conditionals, self.model.prior, next(iter(self.batches())))
         networks, config = self.conditionals.networks, self.config
@@ -156,6 +158,7 @@ class Trainer:
         statistics = initialization.observed_statistics(self.train, self.vote)
         initialization.initialize(self.conditionals, self.train, statistics)
         self.pretrain(self.conditionals.networks.reliability, statistics.emission.to(self.device))
+        initialization.initialize_corpus_emission(self.conditionals)
 
     def pretrain(self, layer: StandardizedLinear, target: Tensor) -> None:
         """Move a layer's biases until the mean document's emission is nearest to a target.
@@ -268,6 +271,8 @@ class Trainer:
         """Freeze all but some layers; returns an optimiser of theirs."""
         self.conditionals.stage = stage
         self.conditionals.requires_grad_(False)
+        corpus_emission = self.conditionals.networks.corpus_emission
+        layers = layers if corpus_emission is None else [*layers, corpus_emission]
         for layer in layers:
             layer.requires_grad_(True)
         parts = [part for layer in layers for part in layer.modules() if isinstance(part, StandardizedProjection)]
@@ -301,7 +306,7 @@ class Trainer:
         """One pass over the training documents, then the selection score."""
         started = time.perf_counter()
         self.conditionals.train()
-        totals = {"loss": 0.0, "kl": 0.0, "entropy": 0.0}
+        totals = {"loss": 0.0, "kl": 0.0, "entropy": 0.0, "prior": 0.0}
         for step, batch in enumerate(self.batches(), start=1):
             loss = self.step(batch, optimizer, f"stage {stage}, epoch {epoch}, step {step}")
             totals["loss"] += loss
@@ -314,8 +319,8 @@ class Trainer:
         except ChainError as error:
             raise self.not_finite(f"stage {stage}, after epoch {epoch}") from error
         tokens = max(self.train.corpus.num_tokens, 1)
-        loss, kl, entropy = (totals[name] / tokens for name in ("loss", "kl", "entropy"))
-        evidence = -loss + self.config.kl_weight * kl + self.config.posterior_sharpening * entropy
+        loss, kl, entropy, prior = (totals[name] / tokens for name in ("loss", "kl", "entropy", "prior"))
+        evidence = -loss + self.config.kl_weight * kl + self.config.posterior_sharpening * entropy + prior
         f1, precision, recall = (selection.scores.get(name) for name in ("f1", "precision", "recall"))
         return EpochRecord(
             *(stage, epoch, loss, evidence - kl, evidence, kl, selection.value), f1, precision, recall, seconds

@@ -12,9 +12,9 @@ from pyro_chmm.errors import DataError
 from pyro_chmm.inspection.believed import (
     diagonal_intervals,
     emission_by_stage,
+    expected_and_true_f1,
     expected_labels,
     label_counts,
-    reliability_and_f1,
     true_emission,
 )
 
@@ -66,13 +66,20 @@ def test_the_true_emission_is_counted(tiny: Corpus) -> None:
 
 
 def test_f1_by_lf_and_type(tiny: Corpus) -> None:
-    reliability = np.arange(15, dtype=float).reshape(3, 5)
-    predicted, f1 = reliability_and_f1(tiny, reliability)
-    assert predicted[0].tolist() == [1.5, 3.5]
+    assert tiny.gold is not None
+    certain = np.eye(len(tiny.label_set))[tiny.gold]
+    expected, f1 = expected_and_true_f1(tiny, certain)
     assert f1[0].tolist() == [1.0, 1.0]
-    assert f1[1].tolist() == [0.0, 0.0]
+    assert f1[1, 0] == 0.0
+    assert expected[0].tolist() == [1.0, 1.0]  # a posterior sure of the truth expects the truth
+    assert np.isnan(expected[1, 1])  # b never says LOC
+    assert np.isnan(f1[1, 1])
+    doubt = 0.5 * certain + 0.5 * np.eye(len(tiny.label_set))[0]
+    said, gold = (tiny.weak_labels[:, 0] == 1) | (tiny.weak_labels[:, 0] == 2), (tiny.gold == 1) | (tiny.gold == 2)
+    hit = 0.5 * (said & gold).sum()
+    assert expected_and_true_f1(tiny, doubt)[0][0, 0] == pytest.approx(2 * hit / (said.sum() + 0.5 * gold.sum()))
     with pytest.raises(DataError, match="the corpus has none"):
-        reliability_and_f1(tiny.without_gold(), reliability)
+        expected_and_true_f1(tiny.without_gold(), certain)
 
 
 def test_the_emission_of_each_stage(fitted: SparseCHMM, demo: CorpusSplits, test_corpus: Corpus) -> None:

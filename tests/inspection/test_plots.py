@@ -50,15 +50,15 @@ def test_h_and_g_go_where_the_paper_says() -> None:
     assert (exponents.lines[-1].get_ydata()[0], exponents.lines[-1].get_ydata()[-1]) == pytest.approx((1, 0), abs=1e-6)
 
 
-def test_reliability_against_f1_names_the_correlations() -> None:
+def test_expected_against_true_f1_names_the_correlations() -> None:
     reliability, f1 = np.array([[0.1, 0.2], [0.5, 0.6], [0.9, 0.8]]), np.array([[0.0, np.nan], [0.4, 0.5], [0.8, 0.7]])
-    panel = plots.plot_reliability_against_f1(reliability, f1, list("abc"), ["PER", "LOC"])
+    panel = plots.plot_expected_against_true_f1(reliability, f1, list("abc"), ["PER", "LOC"])
     assert panel.get_title() == "Pearson 1.00, Spearman 1.00"
     assert [text.get_text() for text in panel.get_legend().get_texts()] == ["PER", "LOC"]
-    of_lfs = plots.plot_reliability_against_f1(reliability[:, :1], f1[:, :1] * [[1], [1], [0.25]], list("abc"), ["PER"])
+    of_lfs = plots.plot_expected_against_true_f1(reliability[:, :1], f1[:, :1] * [[1], [1], [0.25]], list("abc"), ["PER"])
     assert [text.get_text() for text in of_lfs.get_legend().get_texts()] == ["a", "b", "c"]
     assert of_lfs.get_title() == "Pearson 0.50, Spearman 0.50"
-    same = plots.plot_reliability_against_f1(np.full((3, 1), 0.5), f1[:, :1], list("abc"), ["PER"])
+    same = plots.plot_expected_against_true_f1(np.full((3, 1), 0.5), f1[:, :1], list("abc"), ["PER"])
     assert same.get_title() == "Too few points for a correlation"
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from pyro_chmm.data.batching import PackedBatch
 from pyro_chmm.errors import ConfigError, TrainingError
 from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.prior_densities import document_prior
 from pyro_chmm.model.priors import Amortized, AnyPrior, Diagonal, Empirical, Symmetric
 from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel, WeakLabels
 from pyro_chmm.model.verification import (
@@ -135,7 +136,7 @@ def test_the_analytic_kl_equals_its_monte_carlo_estimate(
     guide = SparseCHMMGuide(conditionals, prior)
     Trace_ELBO().loss(model, guide, batch)
     posterior = conditionals.emission_distribution(batch.document_vectors)
-    other = model.emission_prior(prior, batch)
+    other = document_prior(prior, conditionals, batch.num_documents, None)
     torch.manual_seed(0)
     draws = posterior.sample((20_000,))
     differences = (posterior.log_prob(draws) - other.log_prob(draws)).sum(-1)

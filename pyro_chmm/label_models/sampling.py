@@ -1,0 +1,32 @@
+"""From a saved model to a file of draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyro_chmm.data.datasets import load_dataset
+from pyro_chmm.label_models.inference_data import write_inference_data
+from pyro_chmm.label_models.runs import checked_device
+from pyro_chmm.label_models.sparse_chmm import SparseCHMM
+
+
+def sample(
+    model_directory: Path,
+    data: str,
+    out: Path,
+    *,
+    data_root: Path | None = None,
+    split: str = "test",
+    draws: int = 200,
+    seed: int = 0,
+    device: str = "cpu",
+) -> int:
+    """Write draws of a saved model's posterior for a split to a netCDF file, in one step.
+
+    :returns: the number of documents.
+    :raises PyroCHMMError: for a model, data or file that cannot be used.
+    """
+    model = SparseCHMM.load(model_directory, device=checked_device(device))
+    corpus = model.matching(load_dataset(data, data_root=data_root, lfs="all")[split])
+    write_inference_data(model.posterior(corpus, draws=draws, seed=seed), out)
+    return corpus.num_documents
