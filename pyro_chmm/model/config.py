@@ -81,7 +81,7 @@ class SparseCHMMConfig:
         "none", "Prior on the transitions: none, symmetric, sticky or empirical, as sticky:50, or bio."
     )
     reliability_prior: str | dict[str, Any] = _option(  # noqa: RUF009
-        "none", "Prior on the reliabilities: none, or beta, as beta:50; accuracies of LFs come by --prior-file."
+        "none", "Prior on the reliabilities: none, or beta, as beta:50; accuracies of LFs come from a file of priors."
     )
     kl_weight: float = _option(1.0, "Weight of the KL divergence between guide and emission prior.")
     posterior_sharpening: float = _option(

@@ -76,3 +76,31 @@ def test_nothing_to_resume(tmp_path: Path) -> None:
     assert "cannot be read" in result.stderr
     Checkpoints(tmp_path / "checkpoint.safetensors", json.loads('{"options": 3}')).write({}, {})
     assert "does not say what run" in invoke("fit", "--resume", tmp_path).stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of resources")
+def test_a_disk_that_is_full_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+    """The system lets no file grow beyond 40 kB once a checkpoint is there, and fails the writes as a full disk does."""
+    whole, full = tmp_path / "whole", tmp_path / "full"
+    succeeded("fit", "--data", "demo", "--out", whole, *OPTIONS)
+    code = (
+        "import resource, sys, pyro_chmm.model.checkpoint as c\n"
+        "real, calls = c.Checkpoints.write, [0]\n"
+        "def write(self, *arguments):\n"
+        "    calls[0] += 1\n"
+        "    if calls[0] == 3:\n"
+        "        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))\n"
+        "    real(self, *arguments)\n"
+        "c.Checkpoints.due, c.Checkpoints.write = (lambda self: True), write\n"
+        "from pyro_chmm.cli.main import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-c", code, "fit", "--data", "demo", "--out", str(full), *OPTIONS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    message = " ".join(done.stderr.split())
+    assert "cannot be written (File too large); the last is kept" in message
+    assert "--resume" in message
+    assert not [path for path in full.iterdir() if path.name.startswith(".checkpoint")]
+    succeeded("fit", "--resume", full)
+    assert (full / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
