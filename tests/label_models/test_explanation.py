@@ -27,7 +27,13 @@ def fitted(demo: CorpusSplits, **options: object) -> SparseCHMM:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"majority_vote_lf": True}, {"transition_normalization": "row"}, {"constrained_decoding": False}, {"posterior_temperature": 1.5}],
+    [
+        {},
+        {"majority_vote_lf": True},
+        {"transition_normalization": "row"},
+        {"constrained_decoding": False},
+        {"posterior_temperature": 1.5},
+    ],
 )
 def test_the_parts_add_up_to_the_posterior(demo: CorpusSplits, options: dict[str, object]) -> None:
     model, corpus = fitted(demo, **options), demo.test
