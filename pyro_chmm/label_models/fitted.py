@@ -11,9 +11,10 @@ from torch import Tensor
 
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.labels import LabelSet
-from pyro_chmm.errors import ConfigError, DataError
+from pyro_chmm.errors import ConfigError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
+from pyro_chmm.label_models.fitting_data import aligned, check_training_data, matching
 
 
 class FittedModel(LabelModel):
@@ -39,13 +40,7 @@ class FittedModel(LabelModel):
 
         :raises DataError: where the training corpus has no token or LF, or the validation corpus does not fit it.
         """
-        if train.num_tokens == 0 or train.num_lfs == 0:
-            raise DataError(
-                f"The training corpus has {train.num_tokens} tokens and {train.num_lfs} labeling functions; training needs at "
-                "least one of each."
-            )
-        if valid is not None and (valid.lf_names != train.lf_names or valid.label_set != train.label_set):
-            raise DataError("The training and validation corpora differ in labeling functions or entity types.")
+        check_training_data(train, valid)
         self.label_set, self.lf_names = train.label_set, train.lf_names
 
     def labels(self) -> LabelSet:
@@ -60,16 +55,14 @@ class FittedModel(LabelModel):
 
         :raises DataError: where one is missing, or the entity types are others.
         """
-        labels = self.labels()
-        if corpus.label_set != labels:
-            raise DataError(
-                f"The corpus has the entity types {', '.join(corpus.label_set.entity_types)}, the model was fitted with "
-                f"{', '.join(labels.entity_types)}."
-            )
-        missing = [name for name in self.lf_names if name not in corpus.lf_names]
-        if missing:
-            raise DataError(f"The corpus lacks the LF {missing[0]!r}; the model was fitted with {', '.join(self.lf_names)}.")
-        return corpus if corpus.lf_names == self.lf_names else corpus.select_lfs(self.lf_names)
+        return aligned(corpus, self.lf_names, self.labels())
+
+    def matching(self, corpus: Corpus) -> Corpus:
+        """The corpus with the LFs and labels it was fitted with, in their order; it may lack some of the entity types.
+
+        :raises DataError: where an LF is missing or an entity type is new to the model.
+        """
+        return matching(corpus, self.lf_names, self.labels())
 
     def save(self, directory: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors``, each atomically; nothing is pickled.

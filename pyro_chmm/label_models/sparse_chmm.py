@@ -18,10 +18,11 @@ from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.encoder import EncoderSettings, encode, resolve_encoder
 from pyro_chmm.data.labels import ABSTAIN, LabelSet
 from pyro_chmm.data.scoring import score
-from pyro_chmm.errors import ConfigError, DataError
+from pyro_chmm.errors import ConfigError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.explanation import DecodedBatch, Explanation, decode, explain, find_token
+from pyro_chmm.label_models.fitting_data import aligned, check_training_data, matching
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.posterior import Posterior
 from pyro_chmm.label_models.prior_predictive import PriorPredictive
@@ -163,7 +164,7 @@ class SparseCHMM(LabelModel):
             self._set(valid, o_weight_prediction=weight)
             found[weight] = score(valid.corpus.label_set, gold, self._decode(valid), valid.corpus.offsets).f1
         self._set(valid, o_weight_prediction=max(found, key=lambda weight: found[weight]))
-        log.info("o_weight_prediction: %g", self.config.o_weight_prediction)
+        log.info("Chosen by validation F1: o_weight_prediction %g", self.config.o_weight_prediction)
 
     def _choose_temperature(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
         """Set ``posterior_temperature`` by the likelihood of gold validation labels (temperature scaling, Guo et al., 2017)."""
@@ -175,7 +176,7 @@ class SparseCHMM(LabelModel):
             marginals = np.concatenate(self._marginals(valid))
             found[temperature] = float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).mean())
         self._set(valid, posterior_temperature=max(found, key=lambda temperature: found[temperature]))
-        log.info("posterior_temperature: %g", self.config.posterior_temperature)
+        log.info("Chosen by the likelihood of gold validation labels: posterior_temperature %g", self.config.posterior_temperature)
 
     def _set(self, packed: PackedCorpus, **hyperparameters: Any) -> None:
         """Change what predictions depend on, in the model and in the weights of a corpus."""
@@ -199,18 +200,8 @@ class SparseCHMM(LabelModel):
                 raise ConfigError(
                     f"{name}_prior was a callable, which a saved model does not hold; make a new SparseCHMM with it to train again."
                 )
-        if train.num_tokens == 0 or train.num_lfs == 0:
-            raise DataError(
-                f"The training corpus has {train.num_tokens} tokens and {train.num_lfs} labeling functions; training needs at "
-                "least one of each."
-            )
-        if valid is None:
-            return
-        if valid.lf_names != train.lf_names or valid.label_set != train.label_set:
-            raise DataError(
-                "The training and validation corpora differ in labeling functions or entity types."
-            )
-        if self.config.select == "valid-f1" and valid.gold is None:
+        check_training_data(train, valid)
+        if self.config.select == "valid-f1" and valid is not None and valid.gold is None:
             raise ConfigError(
                 "select is valid-f1, but the validation corpus has no gold labels; use --select evidence (select='evidence')."
             )
@@ -361,15 +352,8 @@ class SparseCHMM(LabelModel):
         return self._conditionals
 
     def _aligned(self, corpus: Corpus) -> Corpus:
-        """The corpus with the model's LFs; its label ids must be the model's, since the result is read by them."""
         self._fitted()
-        if corpus.label_set != self.label_set:
-            expected = ", ".join(self.label_set.entity_types) if self.label_set else ""
-            raise DataError(
-                f"The corpus has the entity types {', '.join(corpus.label_set.entity_types)}, the model was fitted with {expected};"
-                " model.matching(corpus) brings them into the model's order."
-            )
-        return self.matching(corpus)
+        return aligned(corpus, self.lf_names, self.label_set or corpus.label_set)
 
     def matching(self, corpus: Corpus) -> Corpus:
         """The corpus with the model's LFs and labels, in their order; it may lack some of the entity types.
@@ -377,19 +361,7 @@ class SparseCHMM(LabelModel):
         :raises DataError: where an LF is missing or an entity type is new to the model.
         """
         self._fitted()
-        missing = [name for name in self.lf_names if name not in corpus.lf_names]
-        if missing:
-            raise DataError(
-                f"The corpus lacks the LF {missing[0]!r}; the model was fitted with {', '.join(self.lf_names)}."
-            )
-        corpus = corpus if corpus.lf_names == self.lf_names else corpus.select_lfs(self.lf_names)
-        known = self.label_set or corpus.label_set
-        new = [name for name in corpus.label_set.entity_types if name not in known.entity_types]
-        if new:
-            raise DataError(
-                f"The data has the entity type {new[0]!r}; the model was fitted with {', '.join(known.entity_types)}."
-            )
-        return corpus.relabeled(known)
+        return matching(corpus, self.lf_names, self.label_set or corpus.label_set)
 
     def _batches(self, packed: PackedCorpus) -> Iterator[PackedBatch]:
         return (batch.to(self.device) for batch in packed.in_order())

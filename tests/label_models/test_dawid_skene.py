@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
+from pyro_chmm.data.datasets import load_dataset
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import ConfigError, DataError, ModelFileError
 from pyro_chmm.label_models.dawid_skene import DawidSkene
@@ -119,3 +120,13 @@ def test_what_makes_no_sense_is_refused(tiny: Corpus) -> None:
         DawidSkene().fit(tiny.select_documents([]))
     with pytest.raises(DataError, match="differ in labeling functions"):
         DawidSkene().fit(tiny, valid=tiny.select_lfs(["a"]))
+
+
+def test_a_corpus_of_fewer_types_is_brought_into_the_models_order() -> None:
+    demo = load_dataset("demo")
+    model = DawidSkene().fit(demo.train)
+    types = demo.train.label_set.entity_types
+    few = Corpus.from_spans([["Oslo", "sings"]], [[[(0, 1, types[1])] for _ in demo.train.lf_names]], [types[1]], demo.train.lf_names)
+    with pytest.raises(DataError, match=r"model\.matching\(corpus\)"):
+        model.predict(few)
+    assert model.predict(model.matching(few))[0][0] == f"B-{types[1]}"

@@ -1,0 +1,5 @@
+"""``python -m pyro_chmm.cli`` is ``pyro-chmm``."""
+
+from .main import main
+
+main(prog_name="pyro-chmm")
