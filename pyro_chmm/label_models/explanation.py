@@ -23,7 +23,7 @@ class Vote:
     """What one LF said about the token, and what the model makes of it.
 
     :ivar label: None where the LF abstained.
-    :ivar weight: what the observation counts, 0 to 1 and above (the ``o_weight`` hyper-parameters).
+    :ivar weight: what the observation counts, by the ``o_weight`` and ``posterior_temperature`` hyper-parameters.
     :ivar reliability: eq. (2), of the LF on the label it says, in this document; None for an abstention or a coarse label.
     :ivar log_evidence: ``(L,)``, weight times log p(the LF says so | true label); 0 where it abstained.
     """

@@ -56,7 +56,7 @@ def test_every_hyperparameter_is_an_option_with_its_default() -> None:
     docs = SparseCHMMConfig.describe()
     for item in fields(SparseCHMMConfig):
         assert f"--{item.name.replace('_', '-')} " in text
-        assert docs[item.name] in text
+        assert docs[item.name].replace(" ", "") in text.replace(" ", "")  # a line may end at a hyphen
     assert "[cls|mean]" in text
     assert "--verify / --no-verify" in text
     assert "[2.0]" in text

@@ -21,12 +21,19 @@ def demo() -> CorpusSplits:
 
 
 def fitted(demo: CorpusSplits, **options: object) -> SparseCHMM:
-    return SparseCHMM(**{**FEW, "o_weight_prediction": 0.5, **options}).fit(demo.train, valid=demo.valid)
+    fixed = {"o_weight_prediction": 0.5, "posterior_temperature": 1.0}  # not to be chosen on the validation split
+    return SparseCHMM(**{**FEW, **fixed, **options}).fit(demo.train, valid=demo.valid)
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"majority_vote_lf": True}, {"transition_normalization": "row"}, {"constrained_decoding": False}],
+    [
+        {},
+        {"majority_vote_lf": True},
+        {"transition_normalization": "row"},
+        {"constrained_decoding": False},
+        {"posterior_temperature": 1.5},
+    ],
 )
 def test_the_parts_add_up_to_the_posterior(demo: CorpusSplits, options: dict[str, object]) -> None:
     model, corpus = fitted(demo, **options), demo.test
