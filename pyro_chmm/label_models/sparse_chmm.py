@@ -100,7 +100,7 @@ class SparseCHMM(LabelModel):
         self.reliability_prior: AnyReliabilityPrior = priors["reliability_prior"]
         self.device, self.cache_dir = device, cache_dir
         self.history_: list[EpochRecord] = []
-        self._trainer: Trainer | None = None
+        self._stage_weights: dict[int, dict[str, Tensor]] = {}
         self._conditionals: Conditionals | None = None
         self.label_set: LabelSet | None = None
         self.lf_names: tuple[str, ...] = ()
@@ -140,7 +140,8 @@ class SparseCHMM(LabelModel):
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
-            self._trainer, self.history_ = trainer, trainer.history
+            # not the trainer itself: it holds the vectors of all documents
+            self._stage_weights, self.history_ = trainer.stage_weights, trainer.history
             self.best_stage_ = trainer.run()
         self.selection_ = trainer.stage_selection[self.best_stage_]
         if packed_valid is not None and packed_valid.corpus.gold is not None and self.config.select == "valid-f1":
@@ -186,10 +187,10 @@ class SparseCHMM(LabelModel):
 
     def use_stage(self, stage: int) -> Self:
         """Put the weights after a stage in place; only after :meth:`fit`, since a saved model holds the best stage alone."""
-        if self._trainer is None or stage not in self._trainer.stage_weights:
-            known = "none" if self._trainer is None else ", ".join(map(str, sorted(self._trainer.stage_weights)))
+        if stage not in self._stage_weights:
+            known = ", ".join(map(str, sorted(self._stage_weights))) or "none"
             raise ConfigError(f"Stage {stage} is not at hand; stages trained in this process: {known}.")
-        self._trainer.restore(stage)
+        self._fitted().restore(stage, self._stage_weights[stage])
         return self
 
     def check_input(self, train: Corpus, valid: Corpus | None = None) -> None:

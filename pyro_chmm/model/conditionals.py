@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Self, cast
 
 import torch
@@ -85,6 +86,12 @@ class Conditionals(nn.Module):
             corpus_emission=is_hierarchical(config.emission_prior),
         )
         return cls(networks, config, torch.from_numpy(label_set.allowed_transitions.copy()))
+
+    def restore(self, stage: int, weights: Mapping[str, Tensor]) -> None:
+        """Put the weights of a stage in place."""
+        self.requires_grad_(True)
+        self.stage = stage
+        self.load_state_dict(weights)
 
     def transition_logits(self, token_vectors: Tensor) -> Tensor:
         """``(N, width) -> (N, L, L)`` (from, to), section 3.1."""

@@ -144,9 +144,7 @@ class Trainer:
 
     def restore(self, stage: int) -> None:
         """Put the weights kept for a stage in place."""
-        self.conditionals.requires_grad_(True)
-        self.conditionals.stage = stage
-        self.conditionals.load_state_dict(self.stage_weights[stage])
+        self.conditionals.restore(stage, self.stage_weights[stage])
 
     def batches(self) -> Iterator[PackedBatch]:
         """An epoch of the training documents in random order."""

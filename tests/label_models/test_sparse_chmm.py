@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -585,3 +587,23 @@ def test_evidence_is_of_weak_labels_and_adds_up_over_documents(fitted: SparseCHM
     assert fitted.evidence(demo.test.without_gold()) == whole
     silent = replace(demo.test, weak_labels=np.full_like(demo.test.weak_labels, -1))
     assert fitted.evidence(silent) == pytest.approx(0, abs=1e-3)  # nothing observed
+
+
+def test_a_fit_lets_go_of_the_vectors(demo: CorpusSplits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the garbage collector: many fits in one process would pile up gigabytes before it runs."""
+    made: list[weakref.ref[batching.PackedCorpus]] = []
+    real = batching.PackedCorpus.__init__
+
+    def watched(packed: batching.PackedCorpus, *arguments: Any) -> None:
+        real(packed, *arguments)
+        made.append(weakref.ref(packed))
+
+    monkeypatch.setattr(batching.PackedCorpus, "__init__", watched)
+    gc.disable()
+    try:
+        model = SparseCHMM(**FEW).fit(demo.train, valid=demo.valid)
+        assert len(made) == 2
+        assert [packed() for packed in made] == [None, None]
+    finally:
+        gc.enable()
+    assert model.use_stage(1).predict(demo.test)
