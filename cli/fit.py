@@ -53,10 +53,10 @@ def _resume(ctx: click.Context, parameter: click.Parameter, directory: Path | No
 @click.option("--overwrite", is_flag=True, help="Replace the run that the folder holds, once this one is complete.")
 @click.option(
     "--preset",
-    type=click.Choice(preset_names()),
     default="default",
     show_default=True,
-    help="Hyper-parameters to start from.",
+    metavar="NAME|FILE.toml",
+    help=f"Hyper-parameters to start from: {', '.join(preset_names())}, or a file.",
 )
 @click.option(
     "--prior",

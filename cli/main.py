@@ -10,15 +10,19 @@ import click
 from pyro_chmm._version import __version__
 from pyro_chmm.errors import PyroCHMMError
 
+from .benchmark import benchmark
 from .convert import convert
 from .data import data
 from .evaluate import evaluate
+from .explain import explain
 from .export import export
 from .fit import fit
 from .lfs import lfs
 from .options import ARGUMENTS, DEBUG
 from .predict import predict
+from .report import report
 from .sample import sample
+from .tune import tune
 from .verify import verify
 
 
@@ -66,7 +70,7 @@ def main() -> None:
     """From weak labels to labels: a label model for weakly supervised named entity recognition."""
 
 
-for command in (fit, predict, evaluate, sample, lfs, data, convert, export, verify):
+for command in (fit, predict, evaluate, explain, report, sample, lfs, data, convert, export, verify, tune, benchmark):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -16,6 +16,10 @@ class ConfigError(PyroCHMMError):
     """An option, keyword argument or preset with a value that makes no sense."""
 
 
+class MissingPackageError(ConfigError):
+    """Something that needs a package which is not installed; the message says how to install it."""
+
+
 class EncoderError(PyroCHMMError):
     """A language model that cannot be loaded or run."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pyro_chmm.errors import ConfigError
 from pyro_chmm.model.config import SparseCHMMConfig
-from pyro_chmm.presets import load_preset, preset_names
+from pyro_chmm.presets import load_preset, preset_names, write_preset
 
 #: Rows of Table 11; the split points of g are printed as fractions 1/(x L).
 TABLE_11 = {
@@ -70,3 +72,16 @@ def test_an_unknown_preset() -> None:
         load_preset("laptop")
     with pytest.raises(ConfigError, match="Unknown preset"):
         load_preset("../presets/default")
+
+
+def test_a_preset_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    write_preset(path, "paper-laptop", {"dropout": 0.25, "layers": [1, -1], "encoder": 'a "name" \\ é', "verify": False})
+    expected = {**load_preset("paper-laptop"), "dropout": 0.25, "layers": [1, -1], "encoder": 'a "name" \\ é', "verify": False}
+    assert load_preset(str(path)) == expected
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.toml"]
+    path.write_text("dropout = = 3", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is no TOML"):
+        load_preset(str(path))
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_preset(str(tmp_path / "missing.toml"))

@@ -17,10 +17,12 @@ from pyro_chmm.chain.api import (
     viterbi,
 )
 from pyro_chmm.chain.emission import emission_evidence
+from pyro_chmm.chain.messages import Messages, messages
 
 __all__ = [
     "ImpossibleStep",
     "Marginals",
+    "Messages",
     "SharpenedEvidence",
     "ViterbiPath",
     "emission_evidence",
@@ -28,6 +30,7 @@ __all__ = [
     "impossible_step",
     "log_evidence",
     "marginals",
+    "messages",
     "sample",
     "sharpened_evidence",
     "viterbi",

@@ -29,18 +29,20 @@ class CoarseBatch:
 
     :ivar labels: ``(N, K)`` int64, a row of ``allows``, or -1 for none.
     :ivar allows: ``(2 C, L)`` bool, see :func:`pyro_chmm.data.coarse.coarse_allows`.
+    :ivar weight: what a coarse label counts in the evidence.
     """
 
     labels: Tensor
     allows: Tensor
+    weight: float = 1.0
 
     def rows(self, tokens: Tensor) -> CoarseBatch:
         """The coarse labels of some tokens."""
-        return CoarseBatch(self.labels[tokens], self.allows)
+        return CoarseBatch(self.labels[tokens], self.allows, self.weight)
 
     def to(self, device: torch.device | str) -> CoarseBatch:
         """The same on another device."""
-        return CoarseBatch(self.labels.to(device), self.allows.to(device))
+        return CoarseBatch(self.labels.to(device), self.allows.to(device), self.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +98,18 @@ class PackedBatch:
 
 @dataclass(frozen=True)
 class OWeights:
-    """What the O of an LF counts as an observation, by where it says it. An entity label counts 1, an abstention 0.
+    """What the O of an LF counts as an observation, by where it says it, and an entity label. An abstention counts 0.
 
     :ivar contested: at a token where another LF fires; 1 is plain evidence, 0 no observation.
     :ivar silent: at a token where no LF fires.
     :ivar beside: there, if an LF fires at a token next to it: whoever marked that one looked at this one too.
+    :ivar entity: an entity label, anywhere.
     """
 
     contested: float = 0.0
     silent: float = 1.0
     beside: float = 1.0
+    entity: float = 1.0
 
     def of(self, weak_labels: NDArray[np.int16], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
         """The weight of every observation: ``(N, K), (B+1,) -> (N, K)``."""
@@ -116,7 +120,7 @@ class OWeights:
         beside[1:] |= fires[:-1] & together
         beside[:-1] |= fires[1:] & together
         o_weight = np.where(fires, self.contested, np.where(beside, self.beside, self.silent)).astype(np.float32)
-        return np.where(weak_labels == O, o_weight[:, None], (weak_labels != ABSTAIN).astype(np.float32))
+        return np.where(weak_labels == O, o_weight[:, None], np.where(weak_labels == ABSTAIN, 0, self.entity).astype(np.float32))
 
 
 class PackedCorpus:
@@ -142,6 +146,7 @@ class PackedCorpus:
 
     def reweigh(self, o_weights: OWeights) -> None:
         """Let the O of an LF count otherwise from now on."""
+        self._o_weights = o_weights
         self.weight = o_weights.of(_marks(self.corpus), self.corpus.offsets)
 
     def batch(self, documents: NDArray[np.int64]) -> PackedBatch:
@@ -167,7 +172,9 @@ class PackedCorpus:
 
     def _coarse(self, index: slice | NDArray[np.int64]) -> CoarseBatch | None:
         labels = self.corpus.coarse_labels
-        return None if labels is None else CoarseBatch(torch.from_numpy(labels[index].astype(np.int64)), self._allows)
+        if labels is None:
+            return None
+        return CoarseBatch(torch.from_numpy(labels[index].astype(np.int64)), self._allows, self._o_weights.entity)
 
     def _token_vectors(self, index: slice | NDArray[np.int64]) -> Tensor:
         if self._resident is None:

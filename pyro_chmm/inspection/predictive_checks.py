@@ -17,8 +17,8 @@ class Check:
 
     lf: str
     kind: Literal["label", "conflict"]
-    """``label``: how often the LF says ``what``, of the tokens where it gave a label. ``conflict``: how often it and the LF
-    ``what`` both fire and differ, of the tokens where both gave a label."""
+    """``label``: how often the LF says ``what``, of the tokens where it gave a label. ``conflict``: how often it and LF ``what``
+    both fire and differ, of the tokens where both gave a label."""
     what: str
     observed: float
     expected: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -28,6 +29,15 @@ class LabelModel(ABC):
     @abstractmethod
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.floating]]:
         """For each document (T, L): the posterior probability of each label at each token."""
+
+    @abstractmethod
+    def save(self, directory: str | Path) -> None:
+        """Write ``config.json`` and ``model.safetensors``, each atomically."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read what :meth:`save` wrote; :class:`ModelFileError` for what is missing, damaged or of another class."""
 
     def predict(self, corpus: Corpus) -> list[list[str]]:
         """BIO label names, one list a document, in order; an empty document has an empty list."""

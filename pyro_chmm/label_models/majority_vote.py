@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.labels import Ids, LabelSet
 from pyro_chmm.errors import ConfigError
+from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
+from pyro_chmm.label_models.io_space import spread_types
 
 
 class MajorityVote(LabelModel):
@@ -54,8 +57,23 @@ class MajorityVote(LabelModel):
         counts = self._counts(corpus)
         shares = counts / counts.sum(axis=1, keepdims=True)
         if self.space == "io":
-            shares = self._spread(corpus, shares, self._winners(counts))
+            shares = spread_types(corpus, shares, self._winners(counts))
         return [shares[corpus.document_slice(number)] for number in range(corpus.num_documents)]
+
+    def save(self, directory: str | Path) -> None:
+        """Write the way of voting; there is nothing else."""
+        settings = {"space": self.space, "ties": self.ties, "seed": self.seed}
+        model_files.write_model(Path(directory), {"class": "MajorityVote", "settings": settings}, {})
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read what :meth:`save` wrote.
+
+        :raises ModelFileError: where the folder is missing, truncated, foreign, or of an unknown format.
+        """
+        description, _ = model_files.read_model(Path(directory), "MajorityVote")
+        with model_files.well_formed(directory):
+            return cls(**description["settings"])
 
     def _counts(self, corpus: Corpus) -> NDArray[np.int32]:
         """(N, candidates) votes; the candidates are O and the types, or the L labels."""
@@ -81,17 +99,3 @@ class MajorityVote(LabelModel):
 
     def _labels(self, corpus: Corpus, winners: NDArray[np.int64]) -> Ids:
         return LabelSet.from_io(winners, corpus.offsets) if self.space == "io" else winners.astype(np.int16)
-
-    @staticmethod
-    def _spread(
-        corpus: Corpus, shares: NDArray[np.float64], winners: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """From (N, E + 1) shares of types to (N, L) shares of labels."""
-        before = np.concatenate([[0], winners[:-1]])[: len(winners)]
-        before[corpus.offsets[corpus.offsets < len(winners)]] = 0
-        inside = before[:, None] == np.arange(1, shares.shape[1])
-        spread = np.zeros((len(shares), len(corpus.label_set)))
-        spread[:, 0] = shares[:, 0]
-        spread[:, 1::2] = np.where(inside, 0.0, shares[:, 1:])
-        spread[:, 2::2] = np.where(inside, shares[:, 1:], 0.0)
-        return spread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyro_chmm import chain
-from pyro_chmm.data.batching import CoarseBatch, PackedBatch, PackedCorpus
+from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.labels import ABSTAIN
 from pyro_chmm.errors import ConfigError, DataError
@@ -238,7 +238,7 @@ def _copies(batch: PackedBatch, number: int) -> PackedBatch:
         batch.token_vectors[:0],
         batch.weak_labels.repeat(number, 1),
         batch.weight.repeat(number, 1),
-        None if coarse is None else CoarseBatch(coarse.labels.repeat(number, 1), coarse.allows),
+        None if coarse is None else replace(coarse, labels=coarse.labels.repeat(number, 1)),
     )
 
 

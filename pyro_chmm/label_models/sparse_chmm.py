@@ -21,6 +21,7 @@ from pyro_chmm.data.scoring import score
 from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
+from pyro_chmm.label_models.explanation import DecodedBatch, Explanation, decode, explain, find_token
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.posterior import Posterior
 from pyro_chmm.label_models.prior_predictive import PriorPredictive
@@ -43,8 +44,10 @@ log = logging.getLogger(__name__)
 PriorLike = str | float | dict[str, Any] | None
 
 _VOTE_LF = "majority-vote"
-#: Weights of silence in prediction that are tried on gold validation labels.
+#: What is tried on gold validation labels: weights of silence in prediction, and temperatures of the posterior.
 _SILENCE_WEIGHTS = (0.3, 0.7, 1.0)
+_TEMPERATURES = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
+_CHOSEN = ("o_weight_prediction", "posterior_temperature")
 
 
 class SparseCHMM(LabelModel):
@@ -67,7 +70,8 @@ class SparseCHMM(LabelModel):
     :param hyperparameters: any field of :class:`SparseCHMMConfig`.
     :raises ConfigError: on an unknown hyper-parameter or a value that makes no sense.
 
-    After :meth:`fit`: ``history_`` (a record an epoch), ``stages_``, ``best_stage_``, ``seconds_per_epoch_`` by stage.
+    After :meth:`fit`: ``history_`` (a record an epoch), ``stages_``, ``best_stage_``, ``selection_`` (the score of the best stage),
+    ``seconds_per_epoch_`` by stage.
     """
 
     def __init__(
@@ -88,7 +92,8 @@ class SparseCHMM(LabelModel):
         priors = {name: resolve_prior(name, prior) for name, prior in wanted.items()}
         values |= {name: CALLABLE if wanted[name] == CALLABLE else prior_spec(prior) for name, prior in priors.items()}
         self.config = SparseCHMMConfig.from_dict(values)
-        self._silence, self._silence_chosen = self.config.o_weight_prediction, "o_weight_prediction" in values
+        # what fit() chooses on gold validation labels, unless the user has
+        self._chosen = {name: getattr(self.config, name) for name in _CHOSEN if name not in values}
         self.prior: AnyPrior = priors["emission_prior"]
         self.transition_prior: AnyTransitionPrior = priors["transition_prior"]
         self.reliability_prior: AnyReliabilityPrior = priors["reliability_prior"]
@@ -111,9 +116,9 @@ class SparseCHMM(LabelModel):
         :raises ConfigError: where F1 is asked for and ``valid`` has no gold labels.
         :raises TrainingError: where training cannot go on.
         """
-        self._check_input(train, valid)
+        self.check_input(train, valid)
         self.label_set, self.lf_names = train.label_set, train.lf_names
-        self.config = replace(self.config, o_weight_prediction=self._silence)  # an earlier fit may have chosen another
+        self.config = self.config.updated(self._chosen)  # an earlier fit may have chosen others
         if not self._encoder_chosen:  # a preset's encoder is a wish, the user's a demand
             self.config = replace(self.config, encoder=resolve_encoder(self.config.encoder))
         packed = self._pack(train.without_gold(), training=True)  # its gold labels are never looked at
@@ -136,8 +141,10 @@ class SparseCHMM(LabelModel):
             torch.manual_seed(self.config.seed)
             self._trainer, self.history_ = trainer, trainer.history
             self.best_stage_ = trainer.run()
-        if packed_valid is not None and not self._silence_chosen:
-            self._choose_silence(packed_valid)
+        self.selection_ = trainer.stage_selection[self.best_stage_]
+        if packed_valid is not None and packed_valid.corpus.gold is not None and self.config.select == "valid-f1":
+            self._choose_silence(packed_valid, packed_valid.corpus.gold)
+            self._choose_temperature(packed_valid, packed_valid.corpus.gold)
         self.stages_ = tuple(sorted(trainer.stage_weights))
         self.seconds_per_epoch_ = {
             str(stage): float(
@@ -147,18 +154,34 @@ class SparseCHMM(LabelModel):
         }
         return self
 
-    def _choose_silence(self, valid: PackedCorpus) -> None:
+    def _choose_silence(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
         """Set ``o_weight_prediction`` by F1 on gold validation labels; the smallest change among equals."""
-        gold, present = valid.corpus.gold, self.config.o_weight_prediction
-        if self.config.select != "valid-f1" or gold is None:
+        present, found = self.config.o_weight_prediction, {}
+        if "o_weight_prediction" not in self._chosen:
             return
-        found: dict[float, float] = {}
         for weight in sorted({present, *_SILENCE_WEIGHTS}, key=lambda weight: abs(weight - present)):
-            self.config = replace(self.config, o_weight_prediction=weight)
-            valid.reweigh(o_weights(self.config, training=False))
+            self._set(valid, o_weight_prediction=weight)
             found[weight] = score(valid.corpus.label_set, gold, self._decode(valid), valid.corpus.offsets).f1
-        self.config = replace(self.config, o_weight_prediction=max(found, key=lambda weight: found[weight]))
+        self._set(valid, o_weight_prediction=max(found, key=lambda weight: found[weight]))
         log.info("o_weight_prediction: %g", self.config.o_weight_prediction)
+
+    def _choose_temperature(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
+        """Set ``posterior_temperature`` by the likelihood of gold validation labels (temperature scaling, Guo et al., 2017)."""
+        if "posterior_temperature" not in self._chosen or not len(gold):
+            return
+        found = {}
+        for temperature in _TEMPERATURES:
+            self._set(valid, posterior_temperature=temperature)
+            marginals = np.concatenate(self._marginals(valid))
+            found[temperature] = float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).mean())
+        self._set(valid, posterior_temperature=max(found, key=lambda temperature: found[temperature]))
+        log.info("posterior_temperature: %g", self.config.posterior_temperature)
+
+    def _set(self, packed: PackedCorpus, **hyperparameters: Any) -> None:
+        """Change what predictions depend on, in the model and in the weights of a corpus."""
+        self.config = self.config.updated(hyperparameters)
+        self._fitted().config = self.config
+        packed.reweigh(o_weights(self.config, training=False))
 
     def use_stage(self, stage: int) -> Self:
         """Put the weights after a stage in place; only after :meth:`fit`, since a saved model holds the best stage alone."""
@@ -168,7 +191,8 @@ class SparseCHMM(LabelModel):
         self._trainer.restore(stage)
         return self
 
-    def _check_input(self, train: Corpus, valid: Corpus | None) -> None:
+    def check_input(self, train: Corpus, valid: Corpus | None = None) -> None:
+        """Whether :meth:`fit` can learn from these; raises as it does."""
         priors = {"emission": self.prior, "transition": self.transition_prior, "reliability": self.reliability_prior}
         for name, prior in priors.items():
             if getattr(self.config, f"{name}_prior") == CALLABLE and not callable(prior):
@@ -230,11 +254,20 @@ class SparseCHMM(LabelModel):
         if self.config.select == "valid-f1" and gold is not None:
             found = score(packed.corpus.label_set, gold, self._decode(packed), packed.corpus.offsets)
             return Selection(found.f1, {"f1": found.f1, "precision": found.precision, "recall": found.recall})
+        conditionals = self._fitted()
+        added = sum(float(prior_objective(conditionals, prior, batch)) for batch in self._batches(packed))
+        return Selection((self._evidence(packed) + added) / max(packed.corpus.num_tokens, 1))
+
+    def evidence(self, corpus: Corpus) -> float:
+        """Log evidence of a corpus's weak labels, in nats, weighed as in training; no gold label is seen."""
+        return self._evidence(self._pack(self._aligned(corpus), training=True))
+
+    @torch.no_grad()
+    def _evidence(self, packed: PackedCorpus) -> float:
         conditionals, total = self._fitted(), 0.0
         for batch in self._batches(packed):
-            emission = conditionals.emission_mean(batch.document_vectors)
-            total += float(conditionals.log_evidence(emission, batch).sum() + prior_objective(conditionals, prior, batch))
-        return Selection(total / max(packed.corpus.num_tokens, 1))
+            total += float(conditionals.log_evidence(conditionals.emission_mean(batch.document_vectors), batch).sum())
+        return total
 
     # prediction
 
@@ -242,16 +275,35 @@ class SparseCHMM(LabelModel):
         """Most probable labels (Viterbi), ``(N,)`` ids; valid BIO unless ``constrained_decoding`` is off."""
         return self._decode(self._pack(self._aligned(corpus), training=False))
 
-    @torch.no_grad()
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.float32]]:
         """Posterior marginals of each document's labels, ``(T, L)`` each; rows sum to 1."""
-        packed = self._pack(self._aligned(corpus), training=False)
+        return self._marginals(self._pack(self._aligned(corpus), training=False))
+
+    @torch.no_grad()
+    def _marginals(self, packed: PackedCorpus) -> list[NDArray[np.float32]]:
         marginals: list[NDArray[np.float32]] = []
         for batch in self._batches(packed):
             state = chain.marginals(*self._chain(batch), logits=False, backend=self.config.backend).state
             state = (state / state.sum(dim=-1, keepdim=True).clamp(min=1e-30)).float().cpu()
             marginals += [part.numpy() for part in state.split(batch.lengths.tolist())]
         return marginals
+
+    def explain(self, corpus: Corpus, document: int | str, token: int) -> Explanation:
+        """Why a token has its label: each LF's vote and evidence, what the neighbours say, and the posterior that they make.
+
+        :param document: its number, from 0, or its name.
+        :param token: its place in the document, from 0.
+        :raises DataError: where there is no such document or token.
+        """
+        corpus = self._aligned(corpus)
+        number = find_token(corpus, document, token)
+        batch = self._pack(corpus, training=False).batch(np.array([number])).to(self.device)
+        return explain(corpus, number, token, decode(self._fitted(), batch).cpu())
+
+    def decoded(self, corpus: Corpus) -> Iterator[DecodedBatch]:
+        """All that prediction goes through, for inspection: consecutive documents, a batch at a time."""
+        packed = self._pack(self._aligned(corpus), training=False)
+        return (decode(self._fitted(), batch).cpu() for batch in self._batches(packed))
 
     @torch.no_grad()
     def reliabilities(self, corpus: Corpus) -> NDArray[np.float64]:

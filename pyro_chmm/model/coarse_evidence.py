@@ -21,14 +21,14 @@ def coarse_log_evidence(emission: Tensor, batch: PackedBatch) -> Tensor:
     tokens, lfs = (batch.coarse.labels >= 0).nonzero(as_tuple=True)
     said = batch.coarse.labels[tokens, lfs]
     probabilities = coarse_probabilities(emission, batch.coarse)[batch.document_index[tokens], lfs, :, said]
-    return total.index_add(0, tokens, probabilities.log())
+    return total.index_add(0, tokens, batch.coarse.weight * probabilities.log())
 
 
 def with_coarse_columns(emission: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Emission ``(B, K, L, L + 2 C)``, labels and weights ``(N, K)`` in which coarse labels are ids from L on, of weight 1."""
+    """Emission ``(B, K, L, L + 2 C)``, labels and weights ``(N, K)`` in which coarse labels are ids from L on."""
     if batch.coarse is None:
         return emission, batch.weak_labels, batch.weight
     wide = torch.cat([emission, coarse_probabilities(emission, batch.coarse)], dim=-1)
     said = batch.coarse.labels >= 0
     labels = torch.where(said, batch.coarse.labels + emission.shape[-1], batch.weak_labels)
-    return wide, labels, torch.where(said, torch.ones_like(batch.weight), batch.weight)
+    return wide, labels, torch.where(said, torch.full_like(batch.weight, batch.coarse.weight), batch.weight)

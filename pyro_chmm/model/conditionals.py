@@ -26,9 +26,11 @@ from pyro_chmm.model.wxor import addon_prior
 
 
 def o_weights(config: SparseCHMMConfig, training: bool) -> OWeights:
-    """What an LF's O counts, by the configuration."""
-    silent = config.o_weight_silent if training else config.o_weight_prediction
-    return OWeights(config.o_weight_contested, silent, config.o_weight_beside)
+    """What observations count, by the configuration; in prediction, of a posterior that is tempered."""
+    if training:
+        return OWeights(config.o_weight_contested, config.o_weight_silent, config.o_weight_beside)
+    weights = (config.o_weight_contested, config.o_weight_prediction, config.o_weight_beside, 1.0)
+    return OWeights(*(weight / config.posterior_temperature for weight in weights))
 
 
 class Conditionals(nn.Module):
@@ -174,11 +176,13 @@ class Conditionals(nn.Module):
         """Transition probabilities or factors ``(N, L, L)`` for decoding.
 
         Where decoding is constrained, invalid BIO transitions have probability 0 and rows are not normalised again: the
-        posterior is then that of the model given that the sequence is valid.
+        posterior is then that of the model given that the sequence is valid. They are tempered as the observations are.
         """
         transitions, logits = self.chain_transitions(self.transition_logits(token_vectors))
         if logits:
             transitions = torch.softmax(transitions, dim=-1)
+        if self.config.posterior_temperature != 1:
+            transitions = transitions ** (1 / self.config.posterior_temperature)
         if not self.config.constrained_decoding:
             return transitions
         return transitions.masked_fill_(~self.allowed_transitions, 0.0)

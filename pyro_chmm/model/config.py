@@ -66,6 +66,10 @@ class SparseCHMMConfig:
         0.5,
         "The same when labels are predicted: LFs are silent together, so their silence says less than it seems to.",
     )
+    posterior_temperature: float = _option(
+        1.0, "Posteriors are to the power of 1 / this, which changes no label: LFs err together, and a model that takes them for "
+        "independent is too sure."
+    )
     o_weight_beside: float = _option(
         3.0, "Weight of an LF's O at silent tokens beside one where an LF fires: whoever marked that one looked here too."
     )
@@ -129,7 +133,8 @@ class SparseCHMMConfig:
             object.__setattr__(
                 self, item.name, _coerce(item.name, getattr(self, item.name), hints[item.name])
             )
-        for name in ("concentration_base", "concentration_range", "h_n", "h_s", "g_r_stage1", "g_r_stage23"):
+        positive = ("concentration_base", "concentration_range", "h_n", "h_s", "g_r_stage1", "g_r_stage23", "posterior_temperature")
+        for name in positive:
             _require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
         _require(self.g_n > 1, "g_n", self.g_n, "a number above 1")
         _require(self.o_weight_beside >= 0, "o_weight_beside", self.o_weight_beside, "0 or more")

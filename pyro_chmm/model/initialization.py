@@ -59,11 +59,11 @@ def initialize(conditionals: Conditionals, packed: PackedCorpus, statistics: Obs
     """
     networks = conditionals.networks
     first = networks.transition.inner or networks.transition.outer
-    _standardize(first, packed.vectors.tokens)
+    standardize(first, packed.vectors.tokens)
     if networks.transition.inner is not None:
         nn.init.kaiming_uniform_(networks.transition.inner.weight)
-    _standardize(networks.reliability, packed.vectors.documents)
-    _standardize(networks.addon, packed.vectors.documents)
+    standardize(networks.reliability, packed.vectors.documents)
+    standardize(networks.addon, packed.vectors.documents)
     diagonal = statistics.emission.diagonal(dim1=-2, dim2=-1)  # (K, L)
     uniform = statistics.emission[..., 0] == statistics.emission[..., 1]  # a row without counts
     agreement = torch.where(uniform, torch.full_like(diagonal, _UNSEEN_RELIABILITY), diagonal)
@@ -89,7 +89,7 @@ def initialize_corpus_emission(conditionals: Conditionals) -> None:
             networks.corpus_emission.log_concentration.copy_((_CORPUS_OBSERVATIONS * mean).clamp(min=0.1).log())
 
 
-def _standardize(layer: StandardizedProjection, vectors: NDArray[np.float16]) -> None:
+def standardize(layer: StandardizedProjection, vectors: NDArray[np.float16]) -> None:
     """Set a layer's mean and deviation, in float64 over slices: vectors may be larger than memory."""
     total, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
     for start in range(0, len(vectors), 16_384):

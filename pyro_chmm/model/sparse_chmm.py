@@ -286,7 +286,7 @@ def corpus_posterior(conditionals: Conditionals) -> TorchDistribution:
 
 
 def emission_kl(posterior: TorchDistribution, prior: TorchDistribution) -> Tensor:
-    """KL divergence of guide and prior, where emissions are not sampled, the negative log density of their mean."""
+    """KL divergence of guide and prior, of the batch shape; where emissions are not sampled, minus the log density of the mean."""
     if isinstance(posterior, Delta):
         return -prior.log_prob(posterior.v)
     rows = torch.distributions.kl_divergence(posterior.base_dist, prior.base_dist)

@@ -82,7 +82,7 @@ BAD_OPTIONS = {
     "no LF": (["--data", "OWN", "--lfs", ","], ["at least one name"]),
     "contradictory LFs": (["--data", "OWN", "--lfs", "a", "--all-lfs"], ["--all-lfs and --lfs exclude"]),
     "missing split": (["--data", "OWN", "--train-split", "dev"], ["'dev'", "train, valid, test"]),
-    "unknown preset": (["--data", "OWN", "--preset", "best"], ["'best'", "'default'", "'paper-laptop'"]),
+    "unknown preset": (["--data", "OWN", "--preset", "best"], ["'best'", "default", "paper-laptop", ".toml"]),
     "unknown choice": (["--data", "OWN", "--select", "luck"], ["'luck'", "'evidence'"]),
     "no number": (["--data", "OWN", "--h-n", "much"], ["'much'", "float"]),
     "negative number": (["--data", "OWN", "--h-n", "-1"], ["h_n", "-1", "positive"]),

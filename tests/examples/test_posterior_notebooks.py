@@ -23,6 +23,7 @@ def processor_seconds() -> float:
 @pytest.mark.parametrize("name", NOTEBOOKS)
 # jupyter's own: it leaves sockets and event loops to the garbage collector
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_it_runs(name: str, tmp_path: Path) -> None:
     notebook = nbformat.read(EXAMPLES / name, as_version=4)
     before = processor_seconds()

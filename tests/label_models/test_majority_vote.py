@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,3 +126,10 @@ def test_the_likeliest_label_is_the_predicted_one(wrench: Callable[[str], Corpus
     np.testing.assert_array_equal(shares.argmax(axis=1), model.predict_ids(corpus))
     assert corpus.gold is not None
     assert score(corpus.label_set, corpus.gold, shares.argmax(axis=1), corpus.offsets) == model.score(corpus)
+
+
+def test_a_saved_vote_votes_the_same(tmp_path: Path) -> None:
+    corpus = corpus_of([(0, 100, "LOC")], [(0, 100, "PER")], length=100)
+    model = MajorityVote(space="bio", ties="random", seed=5)
+    model.save(tmp_path)
+    np.testing.assert_array_equal(MajorityVote.load(tmp_path).predict_ids(corpus), model.predict_ids(corpus))

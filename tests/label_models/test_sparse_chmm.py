@@ -529,3 +529,59 @@ def test_the_vote_is_left_out_after_training(demo: CorpusSplits) -> None:
     assert model.emission(demo.test).shape[0] == demo.test.num_lfs
     silent = replace(demo.test, weak_labels=np.zeros_like(demo.test.weak_labels))
     assert set(model.predict_ids(silent).tolist()) == {O}
+
+
+def test_a_temperature_makes_posteriors_milder_and_changes_no_label(demo: CorpusSplits) -> None:
+    cold = SparseCHMM(**FEW, o_weight_prediction=0.5, posterior_temperature=1.0).fit(demo.train, valid=demo.valid)
+    warm = SparseCHMM(**FEW, o_weight_prediction=0.5, posterior_temperature=2.0).fit(demo.train, valid=demo.valid)
+    assert cold.predict(demo.test) == warm.predict(demo.test)
+    short = demo.test.select_documents([m for m, words in enumerate(demo.test.tokens) if len(words) == 1][:1] or [0])
+    sharp, mild = np.concatenate(cold.predict_proba(demo.test)), np.concatenate(warm.predict_proba(demo.test))
+    assert sharp.max(-1).mean() > mild.max(-1).mean()
+    np.testing.assert_allclose(mild.sum(-1), 1, atol=1e-6)
+    token = warm.explain(short, 0, 0)
+    np.testing.assert_allclose(token.marginals, warm.predict_proba(short)[0][0], atol=1e-5)
+
+
+def test_the_temperature_is_that_of_the_most_likely_gold_labels(demo: CorpusSplits, tmp_path: Path) -> None:
+    model = SparseCHMM(**FEW, o_weight_prediction=0.5).fit(demo.train, valid=demo.valid)
+    gold = demo.valid.gold
+    assert gold is not None
+
+    def likelihood(found: SparseCHMM) -> float:
+        marginals = np.concatenate(found.predict_proba(demo.valid))
+        return float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).mean())
+
+    chosen = model.config.posterior_temperature
+    others = {
+        value: SparseCHMM(**FEW, o_weight_prediction=0.5, posterior_temperature=value).fit(demo.train, valid=demo.valid)
+        for value in (1.0, 1.5, 3.0)
+    }
+    assert all(likelihood(model) >= likelihood(other) - 1e-6 for other in others.values())
+    assert all(other.config.posterior_temperature == value for value, other in others.items())
+    model.save(tmp_path / "model")
+    loaded = SparseCHMM.load(tmp_path / "model")
+    assert loaded.config.posterior_temperature == chosen
+    np.testing.assert_allclose(likelihood(loaded), likelihood(model), rtol=1e-6)
+
+
+def test_one_token_by_hand_at_a_temperature() -> None:
+    """With one token and one LF the posterior is prior times emission, to the power of 1 / 2, normalised."""
+    spans: list[list[Any]] = [[[(0, 1, "X")]] if m % 3 else [[]] for m in range(12)]
+    corpus = Corpus.from_spans([[f"w{m}"] for m in range(12)], spans, ["X"], ["only"])
+    settings = {**FEW, "select": "evidence"}
+    plain = SparseCHMM(**settings).fit(corpus)
+    warm = SparseCHMM(**settings, posterior_temperature=2.0).fit(corpus)
+    for once, twice in zip(plain.predict_proba(corpus), warm.predict_proba(corpus), strict=True):
+        expected = np.sqrt(once) / np.sqrt(once).sum(-1, keepdims=True)
+        np.testing.assert_allclose(twice, expected, atol=1e-5)
+
+
+def test_evidence_is_of_weak_labels_and_adds_up_over_documents(fitted: SparseCHMM, demo: CorpusSplits) -> None:
+    whole = fitted.evidence(demo.test)
+    parts = [fitted.evidence(demo.test.select_documents([m])) for m in range(demo.test.num_documents)]
+    assert whole < 0
+    assert sum(parts) == pytest.approx(whole, rel=1e-5)
+    assert fitted.evidence(demo.test.without_gold()) == whole
+    silent = replace(demo.test, weak_labels=np.full_like(demo.test.weak_labels, -1))
+    assert fitted.evidence(silent) == pytest.approx(0, abs=1e-3)  # nothing observed

@@ -32,8 +32,10 @@ def check_accuracies(accuracies: Any, keyword: str) -> None:
             raise ConfigError(f"{keyword}: the accuracies of LF {lf!r} are {beliefs!r}; expected {_EXAMPLE}.")
         for where, values in _by_type(beliefs).items():
             if not isinstance(values, Mapping) or not values or not set(values) <= set(_MEASURES):
+                found = dict(values) if isinstance(values, Mapping) else values
                 raise ConfigError(
-                    f"{keyword}: LF {lf!r}, {where or 'all types'}: found {values!r}; expected precision, recall or both."
+                    f"{keyword}: LF {lf!r}, {where or 'all types'}: found {found!r}; "
+                    "expected precision, recall or both."
                 )
             for measure, value in values.items():
                 number = isinstance(value, (int, float)) and not isinstance(value, bool)

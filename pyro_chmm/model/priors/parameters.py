@@ -1,8 +1,8 @@
 """Priors on what networks predict: transitions and reliabilities. Training finds the mode: their log density joins the objective.
 
-A density of probabilities has its mode elsewhere in another basis; these are densities of logits (the softmax basis of MacKay
-1998), whose mode is the mean: ``sum c log p`` and a constant. What is predicted for each token or document has a share in the
-density, all shares together one: a ``strength`` is worth that many observations in the whole corpus.
+A density of probabilities has its mode elsewhere in another basis; these are densities of logits (softmax basis, MacKay 1998),
+whose mode is the mean: ``sum c log p`` and a constant. What is predicted for each token or document has a share in the density, all
+shares together one: a ``strength`` is worth that many observations in the whole corpus.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def resolve_prior(keyword: str, value: Any) -> Any:
         return emission.Amortized() if keyword == "emission_prior" else None
     if isinstance(value, Prior):
         if value.keyword != keyword:
-            known = known_priors(keyword)
-            raise ConfigError(f"{keyword} is {type(value).__name__}, which is for {value.keyword}; expected {known}.")
+            found = type(value).__name__
+            raise ConfigError(f"{keyword} is {found}, which is for {value.keyword}; expected {known_priors(keyword)}.")
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return _make(keyword, value, _BY_STRENGTH[keyword], {"strength": value})
