@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import resource
 from pathlib import Path
 
 import pytest
@@ -14,18 +14,22 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NOTEBOOKS = ["posterior_inspection.ipynb", "swapping_priors.ipynb"]
 
 
+def processor_seconds() -> float:
+    """Of all processes that this one has started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @pytest.mark.parametrize("name", NOTEBOOKS)
 # jupyter's own: it leaves sockets and event loops to the garbage collector
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_it_runs(name: str, tmp_path: Path) -> None:
     notebook = nbformat.read(EXAMPLES / name, as_version=4)
-    processor = time.process_time()
-    started = time.perf_counter()
-    client = nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}})
-    client.execute()
-    assert time.process_time() - processor < 60
-    assert time.perf_counter() - started < 240  # a minute on an idle machine
+    before = processor_seconds()
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=240, startup_timeout=200, kernel_name="python3", resources=resources).execute()
+    assert processor_seconds() - before < 60  # other work on the machine lengthens wall time only
     for cell in notebook.cells:
         assert not [output for output in cell.get("outputs", []) if output.output_type == "error"]
 
