@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyro_chmm._version import __version__
+from pyro_chmm.atomic import replacing
 from pyro_chmm.errors import ConfigError
 from pyro_chmm.label_models.posterior import CorpusDraws, type_reliabilities
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from pyro_chmm.atomic import replacing
-from pyro_chmm.data.corpus import Corpus
+    from pyro_chmm.data.corpus import Corpus
 
 _DIMENSIONS = {
     "emission": ["lf", "true_label", "observed_label"],
