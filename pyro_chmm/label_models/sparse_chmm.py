@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +17,7 @@ from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.encoder import EncoderSettings, encode, resolve_encoder
 from pyro_chmm.data.labels import ABSTAIN, LabelSet
-from pyro_chmm.data.scoring import score
+from pyro_chmm.data.scoring import Score, score
 from pyro_chmm.errors import ConfigError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
@@ -144,9 +144,9 @@ class SparseCHMM(LabelModel):
             self._stage_weights, self.history_ = trainer.stage_weights, trainer.history
             self.best_stage_ = trainer.run()
         self.selection_ = trainer.stage_selection[self.best_stage_]
-        if packed_valid is not None and packed_valid.corpus.gold is not None and self.config.select == "valid-f1":
-            self._choose_silence(packed_valid, packed_valid.corpus.gold)
-            self._choose_temperature(packed_valid, packed_valid.corpus.gold)
+        if packed_valid is not None and (gold := packed_valid.corpus.gold) is not None and self.config.select == "valid-f1":
+            self._choose("o_weight_prediction", _SILENCE_WEIGHTS, packed_valid, lambda: self._score(packed_valid, gold).f1)
+            self._choose("posterior_temperature", _TEMPERATURES, packed_valid, lambda: self._likelihood(packed_valid, gold))
         self.stages_ = tuple(sorted(trainer.stage_weights))
         self.seconds_per_epoch_ = {
             str(stage): float(
@@ -156,28 +156,21 @@ class SparseCHMM(LabelModel):
         }
         return self
 
-    def _choose_silence(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
-        """Set ``o_weight_prediction`` by F1 on gold validation labels; the smallest change among equals."""
-        present, found = self.config.o_weight_prediction, {}
-        if "o_weight_prediction" not in self._chosen:
+    def _choose(self, name: str, values: Sequence[float], valid: PackedCorpus, quality: Callable[[], float]) -> None:
+        """Set a hyper-parameter of prediction to the value of the best quality; the nearest to the present one among equals."""
+        if name not in self._chosen:
             return
-        for weight in sorted({present, *_SILENCE_WEIGHTS}, key=lambda weight: abs(weight - present)):
-            self._set(valid, o_weight_prediction=weight)
-            found[weight] = score(valid.corpus.label_set, gold, self._decode(valid), valid.corpus.offsets).f1
-        self._set(valid, o_weight_prediction=max(found, key=lambda weight: found[weight]))
-        log.info("Chosen by validation F1: o_weight_prediction %g", self.config.o_weight_prediction)
+        present, found = getattr(self.config, name), {}
+        for value in sorted({present, *values}, key=lambda value: abs(value - present)):
+            self._set(valid, **{name: value})
+            found[value] = quality()
+        self._set(valid, **{name: max(found, key=lambda value: found[value])})
+        log.info("Chosen on gold validation labels: %s %g", name, getattr(self.config, name))
 
-    def _choose_temperature(self, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
-        """Set ``posterior_temperature`` by the likelihood of gold validation labels (temperature scaling, Guo et al., 2017)."""
-        if "posterior_temperature" not in self._chosen or not len(gold):
-            return
-        found = {}
-        for temperature in _TEMPERATURES:
-            self._set(valid, posterior_temperature=temperature)
-            marginals = np.concatenate(self._marginals(valid))
-            found[temperature] = float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).mean())
-        self._set(valid, posterior_temperature=max(found, key=lambda temperature: found[temperature]))
-        log.info("Chosen by the likelihood of gold validation labels: posterior_temperature %g", self.config.posterior_temperature)
+    def _likelihood(self, packed: PackedCorpus, gold: NDArray[np.int16]) -> float:
+        """Mean log posterior of gold labels (temperature scaling, Guo et al., ICML 2017)."""
+        marginals = np.concatenate([np.ones((0, len(packed.corpus.label_set))), *self._marginals(packed)])
+        return float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).sum()) / max(len(gold), 1)
 
     def _set(self, packed: PackedCorpus, **hyperparameters: Any) -> None:
         """Change what predictions depend on, in the model and in the weights of a corpus."""
@@ -244,21 +237,24 @@ class SparseCHMM(LabelModel):
         """By F1 where gold is there and asked for, else by the evidence a token, and what the priors add to it."""
         gold = packed.corpus.gold
         if self.config.select == "valid-f1" and gold is not None:
-            found = score(packed.corpus.label_set, gold, self._decode(packed), packed.corpus.offsets)
+            found = self._score(packed, gold)
             return Selection(found.f1, {"f1": found.f1, "precision": found.precision, "recall": found.recall})
-        conditionals = self._fitted()
-        added = sum(float(prior_objective(conditionals, prior, batch)) for batch in self._batches(packed))
-        return Selection((self._evidence(packed) + added) / max(packed.corpus.num_tokens, 1))
+        return Selection(self._evidence(packed, prior) / max(packed.corpus.num_tokens, 1))
+
+    def _score(self, packed: PackedCorpus, gold: NDArray[np.int16]) -> Score:
+        return score(packed.corpus.label_set, gold, self._decode(packed), packed.corpus.offsets)
 
     def evidence(self, corpus: Corpus) -> float:
         """Log evidence of a corpus's weak labels, in nats, weighed as in training; no gold label is seen."""
         return self._evidence(self._pack(self._aligned(corpus), training=True))
 
     @torch.no_grad()
-    def _evidence(self, packed: PackedCorpus) -> float:
+    def _evidence(self, packed: PackedCorpus, prior: AnyPrior | None = None) -> float:
+        """Evidence and, given the prior on the emission, what it and the other priors add."""
         conditionals, total = self._fitted(), 0.0
         for batch in self._batches(packed):
             total += float(conditionals.log_evidence(conditionals.emission_mean(batch.document_vectors), batch).sum())
+            total += 0.0 if prior is None else float(prior_objective(conditionals, prior, batch))
         return total
 
     # prediction

@@ -347,18 +347,31 @@ def test_by_evidence_no_gold_is_seen(demo: CorpusSplits) -> None:
     np.testing.assert_array_equal(with_gold.predict_ids(demo.test), without.predict_ids(demo.test))
 
 
-def test_silence_is_weighed_by_validation_f1(demo: CorpusSplits) -> None:
-    settings = {**FEW, "epochs_stage1": 5}
-    chosen = SparseCHMM(**settings).fit(demo.train, valid=demo.valid)
-    fixed = {
-        weight: SparseCHMM(**settings, o_weight_prediction=weight).fit(demo.train, valid=demo.valid)
-        for weight in (0.3, 0.5, 0.7, 1.0)
-    }
-    assert all(model.config.o_weight_prediction == weight for weight, model in fixed.items())  # the user's own stays
-    assert chosen.config.o_weight_prediction in fixed
-    assert chosen.score(demo.valid).f1 >= fixed[0.5].score(demo.valid).f1
-    by_evidence = SparseCHMM(**settings, select="evidence").fit(demo.train, valid=demo.valid)
-    assert by_evidence.config.o_weight_prediction == 0.5  # no gold label is looked at
+def test_silence_is_weighed_by_validation_f1(demo: CorpusSplits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder that is right at one weight alone: that one is chosen, and among equals the present one stays."""
+    best = [0.7]
+
+    def decode(model: SparseCHMM, packed: batching.PackedCorpus) -> Any:
+        gold = packed.corpus.gold
+        return gold if model.config.o_weight_prediction == best[0] else np.zeros_like(gold)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SparseCHMM, "_decode", decode)
+        assert SparseCHMM(**FEW).fit(demo.train, valid=demo.valid).config.o_weight_prediction == 0.7
+        best[0] = 0.1  # none of those that are tried
+        assert SparseCHMM(**FEW).fit(demo.train, valid=demo.valid).config.o_weight_prediction == 0.5
+        best[0] = 0.7
+        chosen_by_the_user = SparseCHMM(**FEW, o_weight_prediction=0.3).fit(demo.train, valid=demo.valid)
+        assert chosen_by_the_user.config.o_weight_prediction == 0.3
+        by_evidence = SparseCHMM(**FEW, select="evidence").fit(demo.train, valid=demo.valid)
+        assert by_evidence.config.o_weight_prediction == 0.5  # no gold label is looked at
+
+
+def test_the_weight_of_silence_counts_in_prediction(demo: CorpusSplits) -> None:
+    loud, quiet = (SparseCHMM(**FEW, select="evidence", o_weight_prediction=w).fit(demo.train, demo.valid) for w in (1.0, 0.1))
+    silent = (demo.test.weak_labels <= O).all(axis=1)
+    of_o = [np.concatenate(model.predict_proba(demo.test))[silent, 0].mean() for model in (loud, quiet)]
+    assert of_o[0] > of_o[1] + 1e-4
 
 
 def test_gold_labels_of_the_training_documents_are_never_seen(demo: CorpusSplits) -> None:
@@ -555,6 +568,7 @@ def test_the_temperature_is_that_of_the_most_likely_gold_labels(demo: CorpusSpli
         return float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).mean())
 
     chosen = model.config.posterior_temperature
+    assert chosen > 1.0
     others = {
         value: SparseCHMM(**FEW, o_weight_prediction=0.5, posterior_temperature=value).fit(demo.train, valid=demo.valid)
         for value in (1.0, 1.5, 3.0)

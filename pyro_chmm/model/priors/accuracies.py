@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import ConfigError
+from pyro_chmm.model.priors.base import Prior
 from pyro_chmm.model.statistics import ObservedStatistics
 
 #: Where an LF misses a label, it says O so often, and one of the other labels otherwise.
@@ -96,3 +98,34 @@ def believed_emission(
 def _by_type(beliefs: Mapping[str, Any]) -> dict[str, Any]:
     """By entity type; "" stands for all."""
     return {"": beliefs} if set(beliefs) <= set(_MEASURES) else dict(beliefs)
+
+
+@dataclass(frozen=True)
+class BelievedAccuracies(Prior):
+    """What priors by accuracies share: they are checked, saved, and given the names that they are of.
+
+    :param accuracies: ``{"dictionary": {"precision": 0.9, "recall": 0.4}}`` by LF, or ``{"dictionary": {"PER": {"recall":
+        0.4}}}`` by LF and entity type; see :func:`believed_emission`.
+    :param strength: in observations.
+    """
+
+    accuracies: Mapping[str, Any]
+    strength: float = 50.0
+    name = "accuracies"
+    names: tuple[tuple[str, ...], LabelSet] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.require_strength(self.strength)
+        check_accuracies(self.accuracies, self.keyword)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "accuracies": dict(self.accuracies), "strength": self.strength}
+
+    def bound(self, lf_names: Sequence[str], label_set: LabelSet) -> Self:
+        check_names(self.accuracies, lf_names, label_set, self.keyword)
+        return replace(self, names=(tuple(lf_names), label_set))
+
+    def believed(self, observed: ObservedStatistics) -> tuple[Tensor, Tensor]:
+        """:func:`believed_emission`, once :meth:`bound` has given the names."""
+        assert self.names is not None, "bound() comes first"
+        return believed_emission(self.accuracies, *self.names, observed)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import ConfigError
-from pyro_chmm.model.priors.accuracies import believed_emission, check_accuracies, check_names
+from pyro_chmm.model.priors.accuracies import BelievedAccuracies
 from pyro_chmm.model.priors.base import Prior, table
 from pyro_chmm.model.statistics import ObservedStatistics
 
@@ -87,32 +87,11 @@ class Empirical(EmissionPrior):
 
 
 @dataclass(frozen=True)
-class Accuracies(EmissionPrior):
-    """What the user believes of LFs, worth ``strength`` observations a row; a row without belief is flat, ``Dirichlet(1, ...)``.
-
-    :param accuracies: ``{"dictionary": {"precision": 0.9, "recall": 0.4}}`` by LF, or ``{"dictionary": {"PER": {"recall":
-        0.4}}}`` by LF and entity type; see :func:`believed_emission`.
-    """
-
-    accuracies: Mapping[str, Any]
-    strength: float = 50.0
-    name = "accuracies"
-    names: tuple[tuple[str, ...], LabelSet] | None = field(default=None, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self.require_strength(self.strength)
-        check_accuracies(self.accuracies, self.keyword)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "accuracies": dict(self.accuracies), "strength": self.strength}
-
-    def bound(self, lf_names: Sequence[str], label_set: LabelSet) -> Self:
-        check_names(self.accuracies, lf_names, label_set, self.keyword)
-        return replace(self, names=(tuple(lf_names), label_set))
+class Accuracies(BelievedAccuracies, EmissionPrior):
+    """What the user believes of LFs, worth ``strength`` observations a row; a row without belief is flat, ``Dirichlet(1, ...)``."""
 
     def concentration(self, observed: ObservedStatistics) -> Tensor:
-        assert self.names is not None, "bound() comes first"
-        mean, believed = believed_emission(self.accuracies, *self.names, observed)
+        mean, believed = self.believed(observed)
         return torch.where(believed.unsqueeze(-1), self.strength * mean.clamp(min=_LEAST), torch.ones_like(mean))
 
 

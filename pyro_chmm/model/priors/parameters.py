@@ -8,9 +8,9 @@ shares together one: a ``strength`` is worth that many observations in the whole
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import torch
 from pyro.distributions import TorchDistribution
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import ConfigError
-from pyro_chmm.model.priors.accuracies import believed_emission, check_accuracies, check_names
+from pyro_chmm.model.priors.accuracies import BelievedAccuracies
 from pyro_chmm.model.priors.base import Prior, table
 from pyro_chmm.model.statistics import ObservedStatistics
 
@@ -143,28 +143,11 @@ class Beta(ReliabilityPrior):
 
 
 @dataclass(frozen=True)
-class ReliabilityAccuracies(ReliabilityPrior):
+class ReliabilityAccuracies(BelievedAccuracies, ReliabilityPrior):
     """Believed accuracies, as for the emission: recalls are reliabilities; precisions fix that of O. Nothing on other labels."""
 
-    accuracies: Mapping[str, Any]
-    strength: float = 50.0
-    name = "accuracies"
-    names: tuple[tuple[str, ...], LabelSet] | None = field(default=None, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self.require_strength(self.strength)
-        check_accuracies(self.accuracies, self.keyword)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "accuracies": dict(self.accuracies), "strength": self.strength}
-
-    def bound(self, lf_names: Sequence[str], label_set: LabelSet) -> Self:
-        check_names(self.accuracies, lf_names, label_set, self.keyword)
-        return replace(self, names=(tuple(lf_names), label_set))
-
     def concentration(self, observed: ObservedStatistics) -> Tensor:
-        assert self.names is not None, "bound() comes first"
-        mean, believed = believed_emission(self.accuracies, *self.names, observed)
+        mean, believed = self.believed(observed)
         right = mean.diagonal(dim1=-2, dim2=-1)
         return self.strength * believed.unsqueeze(-1) * torch.stack([right, 1 - right], dim=-1)
 
