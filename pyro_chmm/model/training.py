@@ -122,7 +122,7 @@ class Trainer:
             self.prepare()
             check_priors(self.model.prior, self.conditionals, next(iter(self.train.in_order())).to(self.device))
         if self.resumed is None and self.config.verify and self.config.marginalize == "fast":
-            refuse_mismatch(self.conditionals, self.model.prior, next(iter(self.batches())))
+            self.verify()
         networks, config = self.conditionals.networks, self.config
         base: list[nn.Module] = [networks.transition, networks.reliability]
         with pyro.validation_enabled(False):  # every loss, gradient and weight is checked in step()
@@ -135,6 +135,17 @@ class Trainer:
             if config.epochs_stage3:
                 third: list[nn.Module] = [networks.transition] + ([networks.addon] if config.stage2 == "merged" else [])
                 self.run_stage(3, third, config.learning_rate_stage3, config.epochs_stage3)
+
+    def verify(self) -> None:
+        """Check the fast path on the first batch; training then goes as it would have without.
+
+        :raises TrainingError: where it differs from enumeration.
+        """
+        order = self.shuffle.get_state()
+        batch = next(iter(self.batches()))
+        self.shuffle.set_state(order)
+        with torch.random.fork_rng(devices=[]):
+            refuse_mismatch(self.conditionals, self.model.prior, batch)
 
     def restore_best(self) -> int:
         """Put the weights of the best stage in place, of the earlier one among equals; returns that stage."""

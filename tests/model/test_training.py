@@ -357,3 +357,15 @@ def test_a_fast_path_that_is_wrong_is_refused_before_training(monkeypatch: pytes
 
 def test_a_right_fast_path_passes() -> None:
     make_trainer(verify=True).run()
+
+
+def test_verification_changes_nothing_of_the_training() -> None:
+    runs = []
+    for verify in (False, True):
+        torch.manual_seed(0)
+        trainer = make_trainer(verify=verify, transition_hidden=4, dropout=0.5)
+        trainer.run()
+        runs.append((without_seconds(trainer.history), trainer.stage_weights[3]))
+    (history, weights), (verified_history, verified_weights) = runs
+    assert history == verified_history
+    assert all(torch.equal(weights[name], verified_weights[name]) for name in weights)
