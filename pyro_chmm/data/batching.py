@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pyro_chmm.data.coarse import ANY, coarse_allows
 from pyro_chmm.data.labels import ABSTAIN, O
+from pyro_chmm.data.ngrams import WithNGrams
 from pyro_chmm.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,13 +47,43 @@ class CoarseBatch:
 
 
 @dataclass(frozen=True, eq=False)
+class TokenVectors:
+    """Token vectors in two parts: those of the encoder, and the n-grams of the words that occur, each word once.
+
+    Products with the n-grams then take as long as there are words, not tokens.
+
+    :ivar encoded: ``(N, width)``.
+    :ivar ngrams: ``(V, count)``.
+    :ivar words: ``(N,)`` the row in ``ngrams`` of each token.
+    """
+
+    encoded: Tensor
+    ngrams: Tensor
+    words: Tensor
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def __getitem__(self, tokens: Tensor | slice) -> TokenVectors:
+        return TokenVectors(self.encoded[tokens], self.ngrams, self.words[tokens])
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> TokenVectors:
+        """The same on another device, in another precision."""
+        return TokenVectors(self.encoded.to(device, dtype), self.ngrams.to(device, dtype), self.words.to(device))
+
+    def whole(self) -> Tensor:
+        """Both parts side by side, ``(N, width + count)``."""
+        return torch.cat([self.encoded, self.ngrams[self.words]], dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
 class PackedBatch:
     """Some documents, packed. B documents, N tokens in all, K LFs.
 
     :ivar documents: ``(B,)`` positions in the corpus.
     :ivar offsets: ``(B+1,)`` int64; document m has tokens ``offsets[m]:offsets[m+1]``.
     :ivar document_vectors: ``(B, width)``.
-    :ivar token_vectors: ``(N, width)``.
+    :ivar token_vectors: ``(N, width)``; in two parts where words have n-grams.
     :ivar weak_labels: ``(N, K)`` int64 label ids, -1 where the LF abstained.
     :ivar weight: ``(N, K)``, what each observation counts in the evidence; 0 where the LF abstained.
     :ivar coarse: coarse labels, or None in a corpus without any.
@@ -61,7 +92,7 @@ class PackedBatch:
     documents: Tensor
     offsets: Tensor
     document_vectors: Tensor
-    token_vectors: Tensor
+    token_vectors: Tensor | TokenVectors
     weak_labels: Tensor
     weight: Tensor
     coarse: CoarseBatch | None = None
@@ -140,9 +171,10 @@ class PackedCorpus:
         self.reweigh(o_weights)
         self._allows = torch.from_numpy(coarse_allows(corpus.label_set, corpus.coarse_types))
         # in single precision in memory where they fit: converting them again for every batch costs more than the model does
-        fits = 2 * vectors.tokens.nbytes <= _RESIDENT_BYTES
-        self._resident = _float32(np.asarray(vectors.tokens)) if fits else None
-        self._gathered = torch.empty(0, vectors.tokens.shape[1])
+        tokens = vectors.tokens
+        self._encoded, self._words = (tokens.vectors, tokens) if isinstance(tokens, WithNGrams) else (tokens, None)
+        self._resident = _float32(np.asarray(self._encoded)) if 2 * self._encoded.nbytes <= _RESIDENT_BYTES else None
+        self._gathered = torch.empty(0, self._encoded.shape[1])
 
     def reweigh(self, o_weights: OWeights) -> None:
         """Let the O of an LF count otherwise from now on."""
@@ -176,9 +208,16 @@ class PackedCorpus:
             return None
         return CoarseBatch(torch.from_numpy(labels[index].astype(np.int64)), self._allows, self._o_weights.entity)
 
-    def _token_vectors(self, index: slice | NDArray[np.int64]) -> Tensor:
+    def _token_vectors(self, index: slice | NDArray[np.int64]) -> Tensor | TokenVectors:
+        encoded = self._encoded_vectors(index)
+        if self._words is None:
+            return encoded
+        rows, words = np.unique(self._words.index[index], return_inverse=True)
+        return TokenVectors(encoded, _float32(self._words.table[rows]), torch.from_numpy(words))
+
+    def _encoded_vectors(self, index: slice | NDArray[np.int64]) -> Tensor:
         if self._resident is None:
-            return _float32(np.asarray(self.vectors.tokens[index]))
+            return _float32(np.asarray(self._encoded[index]))
         if isinstance(index, slice):
             return self._resident[index]
         if len(self._gathered) < len(index):  # one buffer for all batches: fresh memory costs as much as the copy

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyro_chmm.data.model_source import MINILM, find_model, model_identity
+from pyro_chmm.data.ngrams import WithNGrams
 from pyro_chmm.data.vector_cache import FORMAT, VectorEntry, default_directory
 from pyro_chmm.errors import ConfigError, EncoderError
 
@@ -35,12 +36,14 @@ class EncoderSettings:
     :param name: ``minilm``, a hub name, a folder, or ``none`` (a constant vector of width 1).
     :param layers: hidden layers put side by side: 0 the embeddings, 3 after the third layer, -1 the last.
     :param document_vector: ``cls``, the state of the [CLS] token, or ``mean``, the mean of the token vectors.
+    :param ngrams: hashed character n-grams at the side of each token vector, see :class:`~pyro_chmm.data.ngrams.WithNGrams`.
     :raises ConfigError: where a value makes no sense.
     """
 
     name: str = MINILM
     layers: tuple[int, ...] = (-1,)
     document_vector: DocumentVector = "cls"
+    ngrams: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
@@ -50,19 +53,22 @@ class EncoderSettings:
             raise ConfigError(
                 f"document_vector is {self.document_vector!r}; it must be one of {', '.join(get_args(DocumentVector))}."
             )
+        if self.ngrams < 0:
+            raise ConfigError(f"ngrams is {self.ngrams}; it must be 0 (for none) or more.")
 
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
     """A corpus's vectors; width is that of the model times the number of layers.
 
-    :ivar tokens: ``(N, width)`` float16, a read-only memory map: the mean of each word's sub-tokens.
+    :ivar tokens: ``(N, width)`` float16, a read-only memory map: the mean of each word's sub-tokens; n-grams at their side add
+        to the width.
     :ivar documents: ``(B, width)`` float16, likewise.
     :ivar settings: how they were made.
     :ivar cached: whether they were found in the cache.
     """
 
-    tokens: NDArray[np.float16]
+    tokens: NDArray[np.float16] | WithNGrams
     documents: NDArray[np.float16]
     settings: EncoderSettings
     cached: bool
@@ -89,7 +95,7 @@ def encode(
     """
     if settings.name == NONE:
         tokens, documents = (np.ones((count, 1), np.float16) for count in (corpus.num_tokens, corpus.num_documents))
-        return Vectors(tokens, documents, settings, cached=False)
+        return _vectors(corpus, tokens, documents, settings, cached=False)
     folder = find_model(settings.name)
     directory = default_directory() if cache_dir is None else Path(cache_dir)
     key = _key(corpus, settings, folder)
@@ -97,12 +103,22 @@ def encode(
     found = entry.read()
     if found is not None:
         log.info("The vectors of %d documents by %s are in the cache.", corpus.num_documents, settings.name)
-        return Vectors(*found, settings, cached=True)
+        return _vectors(corpus, *found, settings, cached=True)
     _make(entry, corpus, settings, folder, batch_tokens, device)
     made = entry.read()
     if made is None:
         raise EncoderError(f"The vectors just written to {directory} are gone or damaged; is another program changing them?")
-    return Vectors(*made, settings, cached=False)
+    return _vectors(corpus, *made, settings, cached=False)
+
+
+def _vectors(
+    corpus: Corpus, tokens: NDArray[np.float16], documents: NDArray[np.float16], settings: EncoderSettings, *, cached: bool
+) -> Vectors:
+    """With n-grams where they are asked for; these are hashed anew each time, which takes less than reading them."""
+    if not settings.ngrams:
+        return Vectors(tokens, documents, settings, cached)
+    words = [word for document in corpus.tokens for word in document]
+    return Vectors(WithNGrams(tokens, words, settings.ngrams), documents, settings, cached)
 
 
 def _make(

@@ -25,13 +25,14 @@ from pyro_chmm._version import __version__
 from pyro_chmm.atomic import replacing
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
 from pyro_chmm.data.datasets import load_dataset
-from pyro_chmm.data.encoder import EncoderSettings, encode
+from pyro_chmm.data.encoder import encode
 from pyro_chmm.data.scoring import Score
 from pyro_chmm.errors import ConfigError, EncoderError, MissingPackageError
 from pyro_chmm.inspection.benchmark_systems import SYSTEMS, Setup, choose_systems, settings_of
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.runs import SCORED_SPLITS, checked_device, corpus_hash, score_record, stage_scores, train_corpus
 from pyro_chmm.label_models.sparse_chmm import SparseCHMM
+from pyro_chmm.model.conditionals import encoder_settings
 from pyro_chmm.model.config import SparseCHMMConfig
 
 log = logging.getLogger(__name__)
@@ -152,7 +153,7 @@ def _encode_first(jobs: Sequence[Job]) -> None:
     """Vectors of every corpus, once, before several processes ask for them."""
     config = SparseCHMMConfig()
     for job in {(job.data, job.encoder): job for job in jobs if SYSTEMS[job.system].encodes}.values():
-        settings = EncoderSettings(job.encoder, config.layers, config.document_vector)
+        settings = encoder_settings(config, job.encoder)
         for corpus in load_corpora(job.data, job.data_root).splits.values():
             try:
                 encode(corpus, settings, device=job.device)

@@ -22,9 +22,9 @@ from pyro_chmm.chain.backends import resolve
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.datasets import load_dataset
-from pyro_chmm.data.encoder import EncoderSettings, Vectors, encode, resolve_encoder
+from pyro_chmm.data.encoder import Vectors, encode, resolve_encoder
 from pyro_chmm.errors import DataError
-from pyro_chmm.model.conditionals import Conditionals, o_weights
+from pyro_chmm.model.conditionals import Conditionals, encoder_settings, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.priors import Amortized, AnyPrior, resolve_prior
 from pyro_chmm.model.sparse_chmm import SparseCHMMModel
@@ -172,7 +172,7 @@ def verify_data_set(
     splits = load_dataset(data, data_root=data_root, lfs=lfs)
     corpus = splits[next(iter(splits.splits)) if split is None else split]
     chosen = corpus.select_documents(random_documents(corpus, documents, seed))
-    vectors = encode(chosen, EncoderSettings(resolve_encoder(encoder), config.layers, config.document_vector))
+    vectors = encode(chosen, encoder_settings(config, resolve_encoder(encoder)))
     return verify_corpus(chosen, vectors, config, documents=documents, device=device)
 
 

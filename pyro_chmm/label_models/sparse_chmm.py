@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyro_chmm import chain
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.data.corpus import Corpus
-from pyro_chmm.data.encoder import EncoderSettings, encode, resolve_encoder
+from pyro_chmm.data.encoder import encode, resolve_encoder
 from pyro_chmm.data.labels import ABSTAIN, LabelSet
 from pyro_chmm.data.scoring import Score, score
 from pyro_chmm.errors import ConfigError
@@ -27,7 +27,7 @@ from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.posterior import Posterior
 from pyro_chmm.label_models.prior_predictive import PriorPredictive
 from pyro_chmm.model.checkpoint import Checkpoints
-from pyro_chmm.model.conditionals import Conditionals, o_weights
+from pyro_chmm.model.conditionals import Conditionals, encoder_settings, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.initialization import initialize, observed_statistics
 from pyro_chmm.model.priors import AnyPrior, AnyReliabilityPrior, AnyTransitionPrior, Prior, prior_spec, resolve_prior
@@ -218,8 +218,7 @@ class SparseCHMM(LabelModel):
 
     def _pack(self, corpus: Corpus, training: bool) -> PackedCorpus:
         """A corpus with vectors; the vote joins as one more LF, which abstains outside training."""
-        settings = EncoderSettings(self.config.encoder, self.config.layers, self.config.document_vector)
-        vectors = encode(corpus, settings, cache_dir=self.cache_dir, device=self.device)
+        vectors = encode(corpus, encoder_settings(self.config), cache_dir=self.cache_dir, device=self.device)
         if self.config.majority_vote_lf:
             vote = (
                 MajorityVote().predict_ids(corpus)
@@ -412,7 +411,8 @@ class SparseCHMM(LabelModel):
         """
         description, weights = model_files.read_model(Path(directory), "SparseCHMM")
         with model_files.well_formed(directory):
-            model = cls(device=device, cache_dir=cache_dir, **description["hyperparameters"])
+            hyperparameters = {"ngrams": 0, **description["hyperparameters"]}  # version 0.1 had no n-grams
+            model = cls(device=device, cache_dir=cache_dir, **hyperparameters)
             model.label_set = LabelSet(tuple(description["entity_types"]))
             model.lf_names = tuple(description["lf_names"])
             lfs = len(model.lf_names) + int(model.config.majority_vote_lf)

@@ -10,7 +10,8 @@ from pyro.distributions import Delta, Dirichlet, TorchDistribution
 from torch import Tensor, nn
 
 from pyro_chmm import chain
-from pyro_chmm.data.batching import OWeights, PackedBatch
+from pyro_chmm.data.batching import OWeights, PackedBatch, TokenVectors
+from pyro_chmm.data.encoder import EncoderSettings
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.model.coarse_evidence import coarse_log_evidence
 from pyro_chmm.model.config import SparseCHMMConfig
@@ -32,6 +33,11 @@ def o_weights(config: SparseCHMMConfig, training: bool) -> OWeights:
         return OWeights(config.o_weight_contested, config.o_weight_silent, config.o_weight_beside)
     weights = (config.o_weight_contested, config.o_weight_prediction, config.o_weight_beside, 1.0)
     return OWeights(*(weight / config.posterior_temperature for weight in weights))
+
+
+def encoder_settings(config: SparseCHMMConfig, encoder: str | None = None) -> EncoderSettings:
+    """What the vectors are, by the configuration; of another ``encoder`` where one is given."""
+    return EncoderSettings(encoder or config.encoder, config.layers, config.document_vector, config.ngrams)
 
 
 class Conditionals(nn.Module):
@@ -93,7 +99,7 @@ class Conditionals(nn.Module):
         self.stage = stage
         self.load_state_dict(weights)
 
-    def transition_logits(self, token_vectors: Tensor) -> Tensor:
+    def transition_logits(self, token_vectors: Tensor | TokenVectors) -> Tensor:
         """``(N, width) -> (N, L, L)`` (from, to), section 3.1."""
         logits: Tensor = self.networks.transition(token_vectors)
         if isinstance(self.transition_prior, BioConstrained):
@@ -179,7 +185,7 @@ class Conditionals(nn.Module):
         total = chain.log_evidence(initial, transitions, evidence, batch.offsets, logits=logits, backend=backend)
         return total - self.log_partition(transitions, batch.offsets)
 
-    def decoding_transitions(self, token_vectors: Tensor) -> Tensor:
+    def decoding_transitions(self, token_vectors: Tensor | TokenVectors) -> Tensor:
         """Transition probabilities or factors ``(N, L, L)`` for decoding.
 
         Where decoding is constrained, invalid BIO transitions have probability 0 and rows are not normalised again: the

@@ -27,6 +27,9 @@ class SparseCHMMConfig:
     document_vector: Literal["cls", "mean"] = _option(
         "cls", "Document vector: the [CLS] state or the mean over tokens."
     )
+    ngrams: int = _option(
+        512, "Hashed character n-grams of each word at the side of its vector, for the transitions; 0 for none, as in the paper."
+    )
     seed: int = _option(0, "Seed of initial weights, shuffling and emission samples.")
     select: Literal["valid-f1", "evidence"] = _option(
         "valid-f1",
@@ -148,7 +151,7 @@ class SparseCHMMConfig:
             _require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
         for name in ("dropout", "weight_averaging"):
             _require(0 <= getattr(self, name) < 1, name, getattr(self, name), "a number from 0 to below 1")
-        for name in ("transition_hidden", "pretrain_steps", "epochs_stage2", "epochs_stage3", "seed"):
+        for name in ("ngrams", "transition_hidden", "pretrain_steps", "epochs_stage2", "epochs_stage3", "seed"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         _require(len(self.layers) > 0, "layers", self.layers, "at least one layer")
         _require(

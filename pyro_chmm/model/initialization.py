@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pyro_chmm.data.batching import PackedCorpus
+from pyro_chmm.data.ngrams import WithNGrams
 from pyro_chmm.errors import TrainingError
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.networks import StandardizedProjection
@@ -89,7 +90,7 @@ def initialize_corpus_emission(conditionals: Conditionals) -> None:
             networks.corpus_emission.log_concentration.copy_((_CORPUS_OBSERVATIONS * mean).clamp(min=0.1).log())
 
 
-def standardize(layer: StandardizedProjection, vectors: NDArray[np.float16]) -> None:
+def standardize(layer: StandardizedProjection, vectors: NDArray[np.float16] | WithNGrams) -> None:
     """Set a layer's mean and deviation, in float64 over slices: vectors may be larger than memory."""
     total, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
     for start in range(0, len(vectors), 16_384):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from pyro_chmm.data.batching import TokenVectors
+
 
 class StandardizedProjection(nn.Module):
     """A linear map of vectors that it standardises by a corpus's mean and standard deviation.
@@ -27,17 +29,25 @@ class StandardizedProjection(nn.Module):
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("deviation", torch.ones(width))
 
-    def forward(self, vectors: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor | TokenVectors) -> Tensor:
         """``(..., width) -> (..., outputs)``."""
         return self.shifted(vectors, 0.0)
 
-    def shifted(self, vectors: Tensor, bias: Tensor | float) -> Tensor:
+    def shifted(self, vectors: Tensor | TokenVectors, bias: Tensor | float) -> Tensor:
         """The projection plus a bias ``(outputs,)``."""
         weight, mean = self.weight / self.deviation, self.mean
+        ngrams = None
+        if isinstance(vectors, TokenVectors):
+            ngrams, words, vectors = vectors.ngrams, vectors.words, vectors.encoded
+        width = vectors.shape[-1]
         if self.dropout and self.training:
             kept = torch.nonzero(torch.rand_like(mean) >= self.dropout).squeeze(-1)
-            vectors, weight, mean = (part.index_select(-1, kept) for part in (vectors, weight / (1 - self.dropout), mean))
-        return nn.functional.linear(vectors, weight, bias - weight @ mean)
+            weight, mean = (weight / (1 - self.dropout)).index_select(-1, kept), mean.index_select(0, kept)
+            own, others = kept[kept < width], kept[kept >= width] - width
+            vectors, width = vectors.index_select(-1, own), len(own)
+            ngrams = None if ngrams is None else ngrams.index_select(-1, others)
+        outputs = nn.functional.linear(vectors, weight[:, :width], bias - weight @ mean)
+        return outputs if ngrams is None else outputs + nn.functional.linear(ngrams, weight[:, width:])[words]
 
 
 class StandardizedLinear(StandardizedProjection):
@@ -47,7 +57,7 @@ class StandardizedLinear(StandardizedProjection):
         super().__init__(width, outputs, dropout)
         self.bias = nn.Parameter(torch.zeros(outputs))
 
-    def forward(self, vectors: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor | TokenVectors) -> Tensor:
         """``(..., width) -> (..., outputs)``."""
         return self.shifted(vectors, self.bias)
 
@@ -74,7 +84,7 @@ class Transition(nn.Module):
         self.outer = StandardizedProjection(hidden or width, outputs)
         self.bias = nn.Parameter(torch.zeros(num_labels, num_labels))
 
-    def forward(self, vectors: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor | TokenVectors) -> Tensor:
         """``(..., width) -> (..., L, L)``."""
         if self.inner is not None:
             vectors = torch.relu(self.inner(vectors))

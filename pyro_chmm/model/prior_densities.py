@@ -9,7 +9,7 @@ from pyro.distributions import Dirichlet, TorchDistribution
 from pyro.distributions.torch_distribution import TorchDistributionMixin
 from torch import Tensor
 
-from pyro_chmm.data.batching import PackedBatch
+from pyro_chmm.data.batching import PackedBatch, TokenVectors
 from pyro_chmm.errors import ConfigError
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.priors import (
@@ -108,7 +108,8 @@ def log_densities(conditionals: Conditionals, batch: PackedBatch, logits: Tensor
             counts = transition.concentration(conditionals.observed, conditionals.allowed_transitions).to(logits)
             values = log_density(counts, log_rows).sum(dim=-1)
         else:
-            rows = called_prior("transition_prior", transition, batch.token_vectors, tuple(logits.shape[1:]))
+            vectors = batch.token_vectors.whole() if isinstance(batch.token_vectors, TokenVectors) else batch.token_vectors
+            rows = called_prior("transition_prior", transition, vectors, tuple(logits.shape[1:]))
             values = rows.log_prob(log_rows.exp())
         total = logits.new_zeros(batch.num_documents).index_add(0, batch.document_index, values)
         found["transition_prior"] = total / max(tokens, len(logits))

@@ -18,9 +18,9 @@ import torch
 
 from pyro_chmm import SparseCHMM, load_dataset
 from pyro_chmm.data.batching import PackedCorpus
-from pyro_chmm.data.encoder import EncoderSettings, encode
+from pyro_chmm.data.encoder import encode
 from pyro_chmm.label_models.majority_vote import MajorityVote
-from pyro_chmm.model.conditionals import Conditionals, o_weights
+from pyro_chmm.model.conditionals import Conditionals, encoder_settings, o_weights
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.priors import Amortized
 from pyro_chmm.model.training import Selection, Trainer
@@ -91,7 +91,7 @@ def _epoch(data: str, layer: str, settings: dict[str, Any], repeats: int) -> Row
     config = SparseCHMMConfig.from_dict(settings)
     corpus = load_dataset(data)
     train = corpus.get("train") or corpus.valid
-    vectors = encode(train, EncoderSettings(config.encoder, config.layers, config.document_vector))
+    vectors = encode(train, encoder_settings(config))
     packed = PackedCorpus(train.without_gold(), vectors, o_weights(config, training=True))
     widths = vectors.tokens.shape[1], vectors.documents.shape[1]
     conditionals = Conditionals.build(config, train.label_set, train.num_lfs, *widths)
@@ -133,7 +133,7 @@ def _fit(data: str) -> Fit:
     model = SparseCHMM()
     config = model.config
     for split in (train, valid):
-        encode(split, EncoderSettings(config.encoder, config.layers, config.document_vector))
+        encode(split, encoder_settings(config))
     start = time.perf_counter()
     model.fit(train, valid)
     seconds = time.perf_counter() - start

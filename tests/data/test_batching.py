@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from pyro_chmm.data.batching import OWeights, PackedCorpus
+from pyro_chmm.data.batching import OWeights, PackedCorpus, TokenVectors
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.encoder import EncoderSettings, Vectors
+from pyro_chmm.data.ngrams import WithNGrams
 from pyro_chmm.errors import DataError
 
 LENGTHS = [3, 0, 1, 4]
@@ -102,3 +105,22 @@ def test_vectors_that_stay_on_disk_give_the_same_batches(packed: PackedCorpus, m
     streamed = PackedCorpus(packed.corpus, packed.vectors, OWeights())
     for documents in (np.array([3, 0]), np.array([0, 1, 2]), np.array([1])):
         assert torch.equal(streamed.batch(documents).token_vectors, packed.batch(documents).token_vectors)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_ngrams_stand_beside_the_vectors(on_disk: bool, packed: PackedCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    if on_disk:
+        monkeypatch.setattr("pyro_chmm.data.batching._RESIDENT_BYTES", 0)
+    corpus, vectors = packed.corpus, packed.vectors
+    words = [word for document in corpus.tokens for word in document]
+    tokens = WithNGrams(np.asarray(vectors.tokens), words, 16)
+    both = PackedCorpus(corpus, replace(vectors, tokens=tokens), OWeights())
+    expected = np.concatenate([tokens.vectors, tokens.table[tokens.index]], axis=1)
+    offsets = corpus.offsets
+    for documents in ([0, 1, 2, 3], [3, 0], [2]):
+        rows = np.concatenate([np.arange(offsets[m], offsets[m + 1]) for m in documents])
+        found = both.batch(np.array(documents)).token_vectors
+        assert isinstance(found, TokenVectors)
+        assert len(found.ngrams) == len(set(rows))  # here every token is another word
+        np.testing.assert_array_equal(found.whole().numpy(), expected[rows].astype(np.float32))
+    np.testing.assert_array_equal(tokens[:], expected)

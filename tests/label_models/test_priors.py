@@ -72,7 +72,7 @@ def test_believed_accuracies_move_reliabilities_toward_them(demo: CorpusSplits, 
 def test_an_infinitely_strong_transition_prior_is_given_back(demo: CorpusSplits) -> None:
     mean = np.full((7, 7), 0.02) + np.eye(7) * 0.86
     prior = {"name": "table", "mean": mean.tolist(), "strength": 1e6}
-    model = SparseCHMM(**FREE, transition_prior=prior, transition_hidden=0).fit(demo.train)
+    model = SparseCHMM(**FREE, transition_prior=prior, transition_hidden=0, ngrams=0).fit(demo.train)
     rows = model._fitted().networks.transition.bias.softmax(-1).detach().numpy()
     np.testing.assert_allclose(rows, mean, atol=0.02)
 
