@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -183,30 +183,39 @@ class PackedCorpus:
 
     def batch(self, documents: NDArray[np.int64]) -> PackedBatch:
         """The packed batch of some documents, in the order given; its token vectors hold until the next batch is drawn."""
-        offsets = self.corpus.offsets
-        starts, lengths = offsets[documents], offsets[documents + 1] - offsets[documents]
-        packed = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        # position in the corpus of every packed token
-        rows = np.repeat(starts - packed[:-1], lengths) + np.arange(packed[-1])
-        whole = (
-            len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(documents) == 1).all())
-        )
-        index: slice | NDArray[np.int64] = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
+        index, offsets = self._rows(documents)
         return PackedBatch(
             torch.from_numpy(documents),
-            torch.from_numpy(packed),
+            torch.from_numpy(offsets),
             _float32(np.asarray(self.vectors.documents[documents])),
             self._token_vectors(index),
             torch.from_numpy(self.corpus.weak_labels[index].astype(np.int64)),
             torch.from_numpy(self.weight[index].copy()),
-            self._coarse(index),
+            self._coarse(index, self._o_weights),
         )
 
-    def _coarse(self, index: slice | NDArray[np.int64]) -> CoarseBatch | None:
+    def reweighed(self, batch: PackedBatch, o_weights: OWeights) -> PackedBatch:
+        """A batch of this corpus, on the CPU, in which the O of an LF counts otherwise."""
+        index, offsets = self._rows(batch.documents.numpy())
+        weight = torch.from_numpy(o_weights.of(_marks(self.corpus, index), offsets))
+        return replace(batch, weight=weight, coarse=self._coarse(index, o_weights))
+
+    def _rows(self, documents: NDArray[np.int64]) -> tuple[slice | NDArray[np.int64], NDArray[np.int64]]:
+        """Where in the corpus the tokens of some documents are, and the documents' offsets once packed."""
+        offsets = self.corpus.offsets
+        starts, lengths = offsets[documents], offsets[documents + 1] - offsets[documents]
+        packed = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        rows = np.repeat(starts - packed[:-1], lengths) + np.arange(packed[-1])
+        whole = (
+            len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(documents) == 1).all())
+        )
+        return slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows, packed
+
+    def _coarse(self, index: slice | NDArray[np.int64], o_weights: OWeights) -> CoarseBatch | None:
         labels = self.corpus.coarse_labels
         if labels is None:
             return None
-        return CoarseBatch(torch.from_numpy(labels[index].astype(np.int64)), self._allows, self._o_weights.entity)
+        return CoarseBatch(torch.from_numpy(labels[index].astype(np.int64)), self._allows, o_weights.entity)
 
     def _token_vectors(self, index: slice | NDArray[np.int64]) -> Tensor | TokenVectors:
         encoded = self._encoded_vectors(index)
@@ -252,12 +261,12 @@ class PackedCorpus:
             first = last
 
 
-def _marks(corpus: Corpus) -> NDArray[np.int16]:
-    """The weak labels, with some entity label for the coarse label "any entity": an O beside it is contested."""
+def _marks(corpus: Corpus, index: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.int16]:
+    """The weak labels of some tokens, with some entity label for the coarse label "any entity": an O beside it is contested."""
     if corpus.coarse_labels is None or ANY not in corpus.coarse_types:
-        return corpus.weak_labels
-    is_any = corpus.coarse_labels // 2 == corpus.coarse_types.index(ANY)
-    return np.where(is_any, np.int16(1), corpus.weak_labels)
+        return corpus.weak_labels[index]
+    is_any = corpus.coarse_labels[index] // 2 == corpus.coarse_types.index(ANY)
+    return np.where(is_any, np.int16(1), corpus.weak_labels[index])
 
 
 def _float32(vectors: NDArray[np.float16]) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pyro_chmm import chain
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.encoder import encode, resolve_encoder
@@ -25,6 +24,7 @@ from pyro_chmm.label_models.explanation import DecodedBatch, Explanation, decode
 from pyro_chmm.label_models.fitting_data import aligned, check_training_data, matching
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.posterior import Posterior
+from pyro_chmm.label_models.prediction import CHOICES, chosen, label_marginals, most_probable
 from pyro_chmm.label_models.prior_predictive import PriorPredictive
 from pyro_chmm.model.checkpoint import Checkpoints
 from pyro_chmm.model.conditionals import Conditionals, encoder_settings, o_weights
@@ -45,10 +45,6 @@ log = logging.getLogger(__name__)
 PriorLike = str | float | dict[str, Any] | None
 
 _VOTE_LF = "majority-vote"
-#: What is tried on gold validation labels: weights of silence in prediction, and temperatures of the posterior.
-_SILENCE_WEIGHTS = (0.3, 0.7, 1.0)
-_TEMPERATURES = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
-_CHOSEN = ("o_weight_prediction", "posterior_temperature")
 
 
 class SparseCHMM(LabelModel):
@@ -94,7 +90,7 @@ class SparseCHMM(LabelModel):
         values |= {name: CALLABLE if wanted[name] == CALLABLE else prior_spec(prior) for name, prior in priors.items()}
         self.config = SparseCHMMConfig.from_dict(values)
         # what fit() chooses on gold validation labels, unless the user has
-        self._chosen = {name: getattr(self.config, name) for name in _CHOSEN if name not in values}
+        self._chosen = {name: getattr(self.config, name) for name in CHOICES if name not in values}
         self.prior: AnyPrior = priors["emission_prior"]
         self.transition_prior: AnyTransitionPrior = priors["transition_prior"]
         self.reliability_prior: AnyReliabilityPrior = priors["reliability_prior"]
@@ -145,8 +141,8 @@ class SparseCHMM(LabelModel):
             self.best_stage_ = trainer.run()
         self.selection_ = trainer.stage_selection[self.best_stage_]
         if packed_valid is not None and (gold := packed_valid.corpus.gold) is not None and self.config.select == "valid-f1":
-            self._choose("o_weight_prediction", _SILENCE_WEIGHTS, packed_valid, lambda: self._score(packed_valid, gold).f1)
-            self._choose("posterior_temperature", _TEMPERATURES, packed_valid, lambda: self._likelihood(packed_valid, gold))
+            for name in CHOICES:
+                self._choose(name, packed_valid, gold)
         self.stages_ = tuple(sorted(trainer.stage_weights))
         self.seconds_per_epoch_ = {
             str(stage): float(
@@ -156,27 +152,14 @@ class SparseCHMM(LabelModel):
         }
         return self
 
-    def _choose(self, name: str, values: Sequence[float], valid: PackedCorpus, quality: Callable[[], float]) -> None:
-        """Set a hyper-parameter of prediction to the value of the best quality; the nearest to the present one among equals."""
+    def _choose(self, name: str, valid: PackedCorpus, gold: NDArray[np.int16]) -> None:
+        """Set a hyper-parameter of prediction to what suits gold labels best, unless the user has set it."""
         if name not in self._chosen:
             return
-        present, found = getattr(self.config, name), {}
-        for value in sorted({present, *values}, key=lambda value: abs(value - present)):
-            self._set(valid, **{name: value})
-            found[value] = quality()
-        self._set(valid, **{name: max(found, key=lambda value: found[value])})
-        log.info("Chosen on gold validation labels: %s %g", name, getattr(self.config, name))
-
-    def _likelihood(self, packed: PackedCorpus, gold: NDArray[np.int16]) -> float:
-        """Mean log posterior of gold labels (temperature scaling, Guo et al., ICML 2017)."""
-        marginals = np.concatenate([np.ones((0, len(packed.corpus.label_set))), *self._marginals(packed)])
-        return float(np.log(np.maximum(marginals[np.arange(len(gold)), gold], 1e-12)).sum()) / max(len(gold), 1)
-
-    def _set(self, packed: PackedCorpus, **hyperparameters: Any) -> None:
-        """Change what predictions depend on, in the model and in the weights of a corpus."""
-        self.config = self.config.updated(hyperparameters)
+        self.config = self.config.updated({name: chosen(self._fitted(), valid, gold, name)})
         self._fitted().config = self.config
-        packed.reweigh(o_weights(self.config, training=False))
+        valid.reweigh(o_weights(self.config, training=False))
+        log.info("Chosen on gold validation labels: %s %g", name, getattr(self.config, name))
 
     def use_stage(self, stage: int) -> Self:
         """Put the weights after a stage in place; only after :meth:`fit`, since a saved model holds the best stage alone."""
@@ -264,16 +247,9 @@ class SparseCHMM(LabelModel):
 
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.float32]]:
         """Posterior marginals of each document's labels, ``(T, L)`` each; rows sum to 1."""
-        return self._marginals(self._pack(self._aligned(corpus), training=False))
-
-    @torch.no_grad()
-    def _marginals(self, packed: PackedCorpus) -> list[NDArray[np.float32]]:
-        marginals: list[NDArray[np.float32]] = []
-        for batch in self._batches(packed):
-            state = chain.marginals(*self._chain(batch), logits=False, backend=self.config.backend).state
-            state = (state / state.sum(dim=-1, keepdim=True).clamp(min=1e-30)).float().cpu()
-            marginals += [part.numpy() for part in state.split(batch.lengths.tolist())]
-        return marginals
+        packed = self._pack(self._aligned(corpus), training=False)
+        parts = [label_marginals(self._fitted(), batch) for batch in self._batches(packed)]
+        return np.split(np.concatenate(parts), corpus.offsets[1:-1]) if parts else []
 
     def explain(self, corpus: Corpus, document: int | str, token: int) -> Explanation:
         """Why a token has its label: each LF's vote and evidence, what the neighbours say, and the posterior that they make.
@@ -362,25 +338,9 @@ class SparseCHMM(LabelModel):
     def _batches(self, packed: PackedCorpus) -> Iterator[PackedBatch]:
         return (batch.to(self.device) for batch in packed.in_order())
 
-    def _chain(self, batch: PackedBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Initial, transition, log evidence and offsets for decoding, with Dirichlet means for emissions."""
-        conditionals = self._fitted()
-        transition = conditionals.decoding_transitions(batch.token_vectors)
-        emission = conditionals.emission_mean(batch.document_vectors)
-        return (
-            conditionals.initial,
-            transition,
-            conditionals.log_emission_evidence(emission, batch),
-            batch.offsets,
-        )
-
-    @torch.no_grad()
     def _decode(self, packed: PackedCorpus) -> NDArray[np.int16]:
-        parts = [
-            chain.viterbi(*self._chain(batch), logits=False, backend=self.config.backend).labels.cpu()
-            for batch in self._batches(packed)
-        ]
-        return torch.cat(parts).numpy().astype(np.int16) if parts else np.zeros(0, np.int16)
+        parts = [most_probable(self._fitted(), batch) for batch in self._batches(packed)]
+        return np.concatenate([np.zeros(0, np.int16), *parts])
 
     # files
 

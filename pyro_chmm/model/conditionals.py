@@ -186,13 +186,17 @@ class Conditionals(nn.Module):
         return total - self.log_partition(transitions, batch.offsets)
 
     def decoding_transitions(self, token_vectors: Tensor | TokenVectors) -> Tensor:
-        """Transition probabilities or factors ``(N, L, L)`` for decoding.
+        """Transition probabilities or factors ``(N, L, L)`` for decoding, see :meth:`decoding_potentials`."""
+        return self.decoding_potentials(self.transition_logits(token_vectors))
+
+    def decoding_potentials(self, logits: Tensor) -> Tensor:
+        """Transition probabilities or factors ``(N, L, L)`` for decoding, from transition logits.
 
         Where decoding is constrained, invalid BIO transitions have probability 0 and rows are not normalised again: the
         posterior is then that of the model given that the sequence is valid. They are tempered as the observations are.
         """
-        transitions, logits = self.chain_transitions(self.transition_logits(token_vectors))
-        if logits:
+        transitions, are_logits = self.chain_transitions(logits)
+        if are_logits:
             transitions = torch.softmax(transitions, dim=-1)
         if self.config.posterior_temperature != 1:
             transitions = transitions ** (1 / self.config.posterior_temperature)

@@ -47,7 +47,7 @@ class StandardizedProjection(nn.Module):
             vectors, width = vectors.index_select(-1, own), len(own)
             ngrams = None if ngrams is None else ngrams.index_select(-1, others)
         outputs = nn.functional.linear(vectors, weight[:, :width], bias - weight @ mean)
-        return outputs if ngrams is None else outputs + nn.functional.linear(ngrams, weight[:, width:])[words]
+        return outputs if ngrams is None else outputs + nn.functional.linear(ngrams, weight[:, width:]).index_select(0, words)
 
 
 class StandardizedLinear(StandardizedProjection):

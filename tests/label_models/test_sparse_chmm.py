@@ -23,6 +23,7 @@ from pyro_chmm.data import batching
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
 from pyro_chmm.data.labels import O
 from pyro_chmm.errors import ConfigError, DataError, ModelFileError
+from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.priors import Diagonal
 
 FEW: dict[str, Any] = {
@@ -351,12 +352,12 @@ def test_silence_is_weighed_by_validation_f1(demo: CorpusSplits, monkeypatch: py
     """A decoder that is right at one weight alone: that one is chosen, and among equals the present one stays."""
     best = [0.7]
 
-    def decode(model: SparseCHMM, packed: batching.PackedCorpus) -> Any:
-        gold = packed.corpus.gold
-        return gold if model.config.o_weight_prediction == best[0] else np.zeros_like(gold)
+    def most_probable(conditionals: Conditionals, batch: batching.PackedBatch, logits: Any) -> Any:
+        assert demo.valid.gold is not None  # and all of it is one batch
+        return demo.valid.gold if conditionals.config.o_weight_prediction == best[0] else np.zeros_like(demo.valid.gold)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SparseCHMM, "_decode", decode)
+        patch.setattr("pyro_chmm.label_models.prediction.most_probable", most_probable)
         assert SparseCHMM(**FEW).fit(demo.train, valid=demo.valid).config.o_weight_prediction == 0.7
         best[0] = 0.1  # none of those that are tried
         assert SparseCHMM(**FEW).fit(demo.train, valid=demo.valid).config.o_weight_prediction == 0.5
