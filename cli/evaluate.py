@@ -15,11 +15,11 @@ from .tables import echo_table, score_cells
 @click.option("--model", required=True, type=click.Path(path_type=Path), help="A run folder, or a saved model.")
 @click.option("--data", required=True, metavar="NAME|PATH", help="A data set with gold labels: its name, or a path.")
 @click.option("--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first.")
-@click.option("--split", default="test", show_default=True, help="The split to score.")
+@click.option("--split", help="The split to score.  [default: test, or the only one]")
 @click.option("--device", default="cpu", show_default=True, help="Where to compute: cpu or cuda.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @terminal_options
-def evaluate(model: Path, data: str, data_root: Path | None, split: str, device: str, as_json: bool) -> None:
+def evaluate(model: Path, data: str, data_root: Path | None, split: str | None, device: str, as_json: bool) -> None:
     """Score a trained model on gold labels, beside majority vote and the best consensus."""
     from pyro_chmm import progress
     from pyro_chmm.label_models import runs
@@ -35,7 +35,7 @@ def evaluate(model: Path, data: str, data_root: Path | None, split: str, device:
         ("best consensus (oracle)", result["best_consensus"]),
     ]
     echo_table(
-        f"Strict precision, recall and F1 on {data}, split {split}, in percent",
+        f"Strict precision, recall and F1 on {data}, split {result['split']}, in percent",
         ["", "P", "R", "F1"],
         [[name, *score_cells(scores)] for name, scores in rows],
     )

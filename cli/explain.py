@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 @click.option("--model", required=True, type=click.Path(path_type=Path), help="A run folder, or a saved model.")
 @click.option("--data", required=True, metavar="NAME|PATH", help="A data set's name (data list) or a path to your own.")
 @click.option("--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first.")
-@click.option("--split", default="test", show_default=True, help="The split that has the document.")
+@click.option("--split", help="The split that has the document.  [default: test, or the only one]")
 @click.option("--document", required=True, metavar="ID", help="The document's name in the data.")
 @click.option("--token", required=True, type=int, metavar="N", help="The token's place in the document, from 0.")
 @click.option("--device", default="cpu", show_default=True, help="Where to compute: cpu or cuda.")
 @terminal_options
-def explain(model: Path, data: str, data_root: Path | None, split: str, document: str, token: int, device: str) -> None:
+def explain(model: Path, data: str, data_root: Path | None, split: str | None, document: str, token: int, device: str) -> None:
     """Why a token has its label: every LF's vote, what it counts, and what the neighbours add."""
     from pyro_chmm import progress
     from pyro_chmm.inspection.opening import open_model
 
     with progress.shown():
-        opened, corpus = open_model(model, data, split=split, data_root=data_root, device=device)
+        opened, _, corpus = open_model(model, data, split=split, data_root=data_root, device=device)
         found = opened.explain(corpus, document, token)
     _echo_explanation(found)
 

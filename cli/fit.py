@@ -11,6 +11,8 @@ import click
 from pyro_chmm.presets import preset_names
 
 from .options import (
+    ARGUMENTS,
+    DEBUG,
     CommandWithHyperparameters,
     command_line,
     data_options,
@@ -31,7 +33,10 @@ def _resume(ctx: click.Context, parameter: click.Parameter, directory: Path | No
     from pyro_chmm import progress
     from pyro_chmm.label_models import runs
 
-    with terminal_log(logging.INFO), progress.shown():
+    given = set(ctx.find_root().meta.get(ARGUMENTS, ()))  # the other options are not parsed yet
+    ctx.meta[DEBUG] = "--debug" in given
+    level = logging.DEBUG if given & {"-v", "--verbose"} else logging.WARNING if given & {"-q", "--quiet"} else logging.INFO
+    with terminal_log(level), progress.shown():
         run = runs.resume(directory)
     _echo_run(run)
     ctx.exit()
@@ -45,7 +50,7 @@ def _resume(ctx: click.Context, parameter: click.Parameter, directory: Path | No
     is_eager=True,
     expose_value=False,
     callback=_resume,
-    help="Go on with the run in DIR, which ended early; all other options are those of that run.",
+    help="Go on with the run in DIR, which ended early; all options but -q, -v and --debug are those of that run.",
 )
 @data_options
 @click.option("--train-split", default="train", show_default=True, help="The split to learn from.")

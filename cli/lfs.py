@@ -14,10 +14,10 @@ from .tables import echo_table, percent
 
 @click.command()
 @data_options
-@click.option("--split", default="test", show_default=True, help="The split to look at.")
+@click.option("--split", help="The split to look at.  [default: test, or the only one]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @terminal_options
-def lfs(data: str, data_root: Path | None, lfs: Sequence[str] | str | None, split: str, as_json: bool) -> None:
+def lfs(data: str, data_root: Path | None, lfs: Sequence[str] | str | None, split: str | None, as_json: bool) -> None:
     """What each labeling function does.
 
     Strict scores where there are gold labels; then, in percent of the tokens, where it fires (coverage),
@@ -27,7 +27,9 @@ def lfs(data: str, data_root: Path | None, lfs: Sequence[str] | str | None, spli
     from pyro_chmm.data.datasets import load_dataset
     from pyro_chmm.inspection.lf_table import lf_table
 
-    table = lf_table(load_dataset(data, data_root=data_root, lfs=lfs)[split])
+    splits = load_dataset(data, data_root=data_root, lfs=lfs)
+    split = splits.chosen(split)
+    table = lf_table(splits[split])
     if as_json:
         click.echo(json.dumps({"data": data, "split": split, **table.to_dict()}, ensure_ascii=False))
         return

@@ -13,11 +13,11 @@ from .options import terminal_options
 @click.option("--model", required=True, type=click.Path(path_type=Path), help="A run folder, or a saved model.")
 @click.option("--data", required=True, metavar="NAME|PATH", help="A data set's name (data list) or a path to your own.")
 @click.option("--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first.")
-@click.option("--split", default="test", show_default=True, help="The split to report on.")
+@click.option("--split", help="The split to report on.  [default: test, or the only one]")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The HTML file to write.")
 @click.option("--device", default="cpu", show_default=True, help="Where to compute: cpu or cuda.")
 @terminal_options
-def report(model: Path, data: str, data_root: Path | None, split: str, out: Path, device: str) -> None:
+def report(model: Path, data: str, data_root: Path | None, split: str | None, out: Path, device: str) -> None:
     """One HTML file to look at: scores, labeling functions, plots, and every document with its votes."""
     from pyro_chmm import progress
     from pyro_chmm.inspection.report import write_report

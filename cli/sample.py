@@ -14,7 +14,7 @@ from .options import terminal_options
 @click.option("--model", required=True, type=click.Path(path_type=Path), help="A run folder, or a saved model.")
 @click.option("--data", required=True, metavar="NAME|PATH", help="A data set's name, or a path to your data.")
 @click.option("--data-root", type=click.Path(path_type=Path), help="Folder in which to look for named data sets first.")
-@click.option("--split", default="test", show_default=True, help="The split to draw for.")
+@click.option("--split", help="The split to draw for.  [default: test, or the only one]")
 @click.option("--draws", type=click.IntRange(min=1), default=200, show_default=True, help="How many draws.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same one gives the same draws.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The netCDF file to write, as posterior.nc.")

@@ -342,6 +342,19 @@ class CorpusSplits:
             raise DataError(f"{self.name} has no {name} split here; its splits are: {there}.")
         return self.splits[name]
 
+    def chosen(self, name: str | None) -> str:
+        """The name of a split to look at: that given, else ``test``, else the only one there is.
+
+        :raises DataError: where there is none of that name, or there are several and none is ``test``.
+        """
+        if name is None and len(self.splits) == 1:
+            return next(iter(self.splits))
+        if name is None and "test" not in self.splits:
+            raise DataError(f"{self.name} has the splits {', '.join(self.splits) or 'none'}; choose one with --split.")
+        found = "test" if name is None else name
+        self[found]  # says which there are, where it is not there
+        return found
+
     @property
     def train(self) -> Corpus:
         """The training split; :class:`DataError` if it is missing."""

@@ -71,6 +71,11 @@ def load_dataset(
     return load_path(path, name, lfs)
 
 
+def is_path(name_or_path: str) -> bool:
+    """Whether :func:`load_dataset` takes this for a path, not for the name of a data set."""
+    return name_or_path not in _KNOWN
+
+
 def _exists(path: Path) -> bool:
     try:
         return path.exists()

@@ -11,11 +11,14 @@ from pyro_chmm.label_models.sparse_chmm import SparseCHMM
 
 
 def open_model(
-    directory: Path, data: str, *, split: str = "test", data_root: Path | None = None, device: str = "cpu"
-) -> tuple[SparseCHMM, Corpus]:
-    """The model, and the split with the model's LFs and labels in their order.
+    directory: Path, data: str, *, split: str | None = None, data_root: Path | None = None, device: str = "cpu"
+) -> tuple[SparseCHMM, str, Corpus]:
+    """The model, the name of the split, and the split with the model's LFs and labels in their order.
 
+    :param split: by default ``test``, or the only one there is.
     :raises PyroCHMMError: for a model or data that cannot be used.
     """
     model = SparseCHMM.load(directory, device=checked_device(device))
-    return model, model.matching(load_dataset(data, data_root=data_root, lfs="all")[split])
+    splits = load_dataset(data, data_root=data_root, lfs="all")
+    split = splits.chosen(split)
+    return model, split, model.matching(splits[split])

@@ -64,7 +64,7 @@ def write_report(
     data: str,
     out: Path,
     *,
-    split: str = "test",
+    split: str | None = None,
     data_root: Path | None = None,
     device: str = "cpu",
 ) -> int:
@@ -76,7 +76,7 @@ def write_report(
     missing = [name for name in _EXTRA if find_spec(name) is None]
     if missing:
         raise ConfigError(f'The report needs {missing[0]}, which is not installed: pip install "pyro-chmm[inspect]".')
-    model, corpus = open_model(model_directory, data, split=split, data_root=data_root, device=device)
+    model, split, corpus = open_model(model_directory, data, split=split, data_root=data_root, device=device)
     html = render(find(model, corpus), data, split, model_directory / HISTORY)
     with replacing(out) as file:
         file.write(html)

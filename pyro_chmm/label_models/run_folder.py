@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ logger = logging.getLogger(__name__)
 CONFIG, MODEL, METRICS, HISTORY = "config.json", "model.safetensors", "metrics.json", "history.csv"
 PREDICTIONS, LOG = "predictions", "run.log"
 FAILED_LOG = "failed.log"
+_HOST = platform.node().replace(os.sep, "_") or "here"
 _ENTRIES = (CONFIG, MODEL, METRICS, HISTORY, PREDICTIONS, LOG)
 
 
@@ -40,10 +43,14 @@ class RunFolder:
         self.overwrite = overwrite
         self._given = str(directory)
         self._check()
-        self.path = self.directory.parent / f".{self.directory.name}.unfinished-{uuid4().hex[:8]}"
+        self.path = self._beside(f"unfinished-{_HOST}-{os.getpid()}")
         self._committed = False
 
+    def _beside(self, what: str) -> Path:
+        return self.directory.parent / f".{self.directory.name}.{what}-{uuid4().hex[:8]}"
+
     def __enter__(self) -> Self:
+        self._sweep()
         try:
             self.path.mkdir(parents=True)
         except OSError as error:
@@ -51,6 +58,13 @@ class RunFolder:
         self._log = _logging_to(self.path / LOG)
         self._log.__enter__()
         return self
+
+    def _sweep(self) -> None:
+        """Remove what runs to this place left that were killed: those of processes of this machine that are no more."""
+        for left in self.directory.parent.glob(f".{glob.escape(self.directory.name)}.unfinished-{glob.escape(_HOST)}-*"):
+            process = left.name.rsplit("-", 2)[-2]
+            if process.isdigit() and not _alive(int(process)):
+                shutil.rmtree(left, ignore_errors=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if error is not None:
@@ -72,7 +86,10 @@ class RunFolder:
             stay where they are.
         """
         self._committed = True
+        complete = self._beside("complete")
         try:
+            os.rename(self.path, complete)
+            self.path = complete
             self._check()
             self._move()
         except BaseException as error:
@@ -103,6 +120,16 @@ class RunFolder:
             )
 
 
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
+
+
 def _is_run(directory: Path) -> bool:
     try:
         config = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
@@ -113,7 +140,7 @@ def _is_run(directory: Path) -> bool:
 
 def _replace_entries(source: Path, target: Path) -> None:
     """Move a run's entries from ``source`` to ``target``; on any failure everything is moved back."""
-    backup = source.with_name(source.name.replace("unfinished", "replaced"))
+    backup = source.with_name(source.name.replace(".complete-", ".replaced-"))
     backup.mkdir()
     moves = [(target / name, backup / name) for name in _ENTRIES if (target / name).exists()]
     moves += [(entry, target / entry.name) for entry in sorted(source.iterdir())]

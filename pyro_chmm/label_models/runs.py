@@ -7,13 +7,11 @@ import hashlib
 import json
 import logging
 import platform
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pyro_chmm._version import __version__
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
-from pyro_chmm.data.datasets import load_dataset
+from pyro_chmm.data.datasets import is_path, load_dataset
 from pyro_chmm.data.formats.jsonl import write_predictions
 from pyro_chmm.data.formats.registry import format_to_write, write_labels
 from pyro_chmm.data.scoring import Score, score, score_by_type
@@ -32,6 +29,7 @@ from pyro_chmm.label_models import exporting
 from pyro_chmm.label_models.best_consensus import best_consensus
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.run_folder import CONFIG, HISTORY, METRICS, PREDICTIONS, RunFolder
+from pyro_chmm.label_models.run_record import peak_rss_mb, versions
 from pyro_chmm.label_models.sparse_chmm import SparseCHMM
 from pyro_chmm.model.checkpoint import Checkpoint, Checkpoints, read_checkpoint
 
@@ -51,7 +49,6 @@ HISTORY_COLUMNS = (
     "valid_recall",
     "seconds",
 )
-_PACKAGES = ("torch", "pyro-ppl", "numba", "numpy", "transformers", "safetensors")
 
 
 @dataclass(frozen=True)
@@ -133,7 +130,8 @@ def _fit(settings: RunSettings, found: Checkpoint | None) -> Run:
         data = {name: corpus_hash(corpus) for name, corpus in splits.splits.items() if name in (settings.train_split, "valid")}
         if found is not None and found.about.get("data") != data:
             raise DataError(f"{settings.data} is not what the run in {directory} was trained on; train again with --overwrite.")
-        about = {"options": {**_options(settings), "overwrite": settings.overwrite, "command": settings.command}, "data": data}
+        options = {**_from_anywhere(_options(settings)), "overwrite": settings.overwrite, "command": settings.command}
+        about = {"options": options, "data": data}
         checkpoints = Checkpoints(directory / CHECKPOINT, about, resume=found is not None)
         model.fit(train, valid=splits.get("valid"), checkpoints=checkpoints)
 
@@ -243,17 +241,19 @@ def evaluate(
     data: str,
     *,
     data_root: Path | None = None,
-    split: str = "test",
+    split: str | None = None,
     device: str = "cpu",
 ) -> dict[str, Any]:
     """Strict scores of a saved model on a split with gold labels, in all and by type, and of its rivals.
 
+    :param split: by default ``test``, or the only one there is.
     :returns: ``{"split", "f1", "precision", "recall", "by_type": {type: {...}}, "majority_vote": {...},
         "best_consensus": {...}}``, in percent.
     :raises PyroCHMMError: for a model or data that cannot be used.
     """
     model = SparseCHMM.load(model_directory, device=checked_device(device))
     splits = load_dataset(data, data_root=data_root, lfs="all")
+    split = splits.chosen(split)
     corpus = model.matching(splits[split])
     if corpus.gold is None:
         raise DataError(f"{splits.name}, split {split}, has no gold labels to compare with; label it with predict.")
@@ -341,27 +341,6 @@ def corpus_hash(corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
-def versions() -> dict[str, str | None]:
-    """Versions of everything that shapes a result; None for what is not installed."""
-    found: dict[str, str | None] = {"pyro_chmm": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found["pyro" if package == "pyro-ppl" else package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
-
-
-def peak_rss_mb() -> float | None:
-    """The process's largest resident memory so far, in MB; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
-
-
 def _add_run(path: Path, settings: RunSettings, splits: CorpusSplits, record: dict[str, Any]) -> None:
     """Add to the model's ``config.json`` how it came about, under the key ``run``."""
     config = json.loads(path.read_text(encoding="utf-8"))
@@ -399,6 +378,13 @@ def _options(settings: RunSettings) -> dict[str, Any]:
         "device": settings.device,
         "hyperparameters": dict(settings.hyperparameters),
     }
+
+
+def _from_anywhere(options: dict[str, Any]) -> dict[str, Any]:
+    """Options whose paths do not depend on the working directory."""
+    paths = {"data": is_path(options["data"]), "preset": options["preset"].endswith(".toml")}
+    paths["data_root"] = options["data_root"] is not None
+    return {**options, **{name: str(Path(options[name]).resolve()) for name, given in paths.items() if given}}
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -16,17 +16,19 @@ def sample(
     out: Path,
     *,
     data_root: Path | None = None,
-    split: str = "test",
+    split: str | None = None,
     draws: int = 200,
     seed: int = 0,
     device: str = "cpu",
 ) -> int:
     """Write draws of a saved model's posterior for a split to a netCDF file, in one step.
 
+    :param split: by default ``test``, or the only one there is.
     :returns: the number of documents.
     :raises PyroCHMMError: for a model, data or file that cannot be used.
     """
     model = SparseCHMM.load(model_directory, device=checked_device(device))
-    corpus = model.matching(load_dataset(data, data_root=data_root, lfs="all")[split])
+    splits = load_dataset(data, data_root=data_root, lfs="all")
+    corpus = model.matching(splits[splits.chosen(split)])
     write_inference_data(model.posterior(corpus, draws=draws, seed=seed), out)
     return corpus.num_documents

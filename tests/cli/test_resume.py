@@ -104,3 +104,38 @@ def test_a_disk_that_is_full_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     assert not [path for path in full.iterdir() if path.name.startswith(".checkpoint")]
     succeeded("fit", "--resume", full)
     assert (full / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> None:
+    """A run that stops after its first checkpoint."""
+    real = Checkpoints.write
+
+    def write_then_stop(self: Checkpoints, *parts: Any) -> None:
+        real(self, *parts)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "due", lambda self: True)
+        patch.setattr(Checkpoints, "write", write_then_stop)
+        assert invoke("fit", *arguments, *OPTIONS).exit_code == 130
+
+
+def test_a_run_goes_on_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir(), second.mkdir()
+    succeeded("convert", "demo", first / "own.jsonl", "--split", "train")
+    monkeypatch.chdir(first)
+    interrupted(monkeypatch, "--data", "own.jsonl", "--out", "run")
+    monkeypatch.chdir(second)
+    succeeded("fit", "--resume", "../first/run")
+    assert (first / "run" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(("option", "there"), [("-v", True), ("-q", False)])
+def test_what_is_said_while_a_run_goes_on(
+    option: str, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(monkeypatch, "--data", "demo", "--out", tmp_path / "run")
+    said = succeeded("fit", "--resume", tmp_path / "run", option).stderr
+    assert ("stage 1, epoch 2" in said) == there
+    assert there or said == ""

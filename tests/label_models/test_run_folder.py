@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -136,7 +138,7 @@ def test_a_move_that_fails_puts_everything_back(tmp_path: Path, monkeypatch: pyt
     rename = os.rename
 
     def failing(source: Path, target: Path) -> None:
-        if Path(source).name == "predictions" and "unfinished" in str(source):
+        if Path(source).name == "predictions" and "complete" in str(source):
             raise OSError("disk trouble")
         rename(source, target)
 
@@ -160,3 +162,17 @@ def test_two_runs_at_once_lose_neither(tmp_path: Path) -> None:
     assert "is complete; its files are in" in caught.value.__notes__[0]
     assert contents(directory)["model.safetensors"] == "b"
     assert contents(folder.path)["model.safetensors"] == "a"
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    killed = f"RunFolder({str(tmp_path / 'demo')!r}).__enter__(); os._exit(9)"
+    code = f"import os; from {RunFolder.__module__} import RunFolder; {killed}"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    left = [path.name for path in tmp_path.iterdir()]
+    assert len(left) == 1
+    assert left[0].startswith(".demo.unfinished-")
+    with RunFolder(tmp_path / "demo") as mine, RunFolder(tmp_path / "demo") as other:
+        assert {path.name for path in tmp_path.iterdir()} == {mine.path.name, other.path.name}  # those of the living stay
+        write_run(mine.path, "a")
+        mine.commit()
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]

@@ -15,7 +15,7 @@ import pytest
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.formats.jsonl import write
 from pyro_chmm.errors import ConfigError, DataError
-from pyro_chmm.label_models import runs
+from pyro_chmm.label_models import run_record, runs
 from pyro_chmm.label_models.majority_vote import MajorityVote
 
 SHORT = {"encoder": "none", "epochs_stage1": 1, "epochs_stage2": 1, "epochs_stage3": 1, "pretrain_steps": 1}
@@ -99,8 +99,8 @@ def test_history_leaves_missing_values_empty(tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "_PACKAGES", ("numpy", "no-such-package"))
-    found = runs.versions()
+    monkeypatch.setattr(run_record, "_PACKAGES", ("numpy", "no-such-package"))
+    found = run_record.versions()
     assert found["no-such-package"] is None
     assert found["numpy"]
 
@@ -113,6 +113,6 @@ def test_memory_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) 
             raise ImportError
         return original(name, *rest)
 
-    assert runs.peak_rss_mb() > 10  # type: ignore[operator]
+    assert run_record.peak_rss_mb() > 10  # type: ignore[operator]
     monkeypatch.setattr(builtins, "__import__", without_resource)
-    assert runs.peak_rss_mb() is None
+    assert run_record.peak_rss_mb() is None
