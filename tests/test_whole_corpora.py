@@ -102,15 +102,32 @@ def test_corpora_drawn(tmp_path: Path) -> None:
     run()
 
 
-def test_the_evidence_does_not_depend_on_the_order_of_lfs() -> None:
-    data = load_dataset("demo").valid
-    turned = data.select_lfs(data.lf_names[::-1])
-    first, second = (SparseCHMM(**SHORT, sample_emission=False).fit(part) for part in (data, turned))
+def check_order_of_lfs(data: Corpus, order: list[int]) -> None:
+    """Training sees the same evidence, and ends with the same, whatever the order of the LFs."""
+    turned = data.select_lfs([data.lf_names[number] for number in order])
+    first, second = (SparseCHMM(**SHORT, sample_emission=False) for _ in range(2))
+    first.fit(data), second.fit(turned)
     for one, other in zip(first.history_, second.history_, strict=True):
-        assert one.evidence == pytest.approx(other.evidence, rel=1e-4)
+        assert one.evidence == pytest.approx(other.evidence, rel=1e-4, abs=1e-5)
+    assert first.evidence(data) == pytest.approx(second.evidence(turned), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*overlapping")
+def test_the_evidence_does_not_depend_on_the_order_of_lfs() -> None:
+    @settings(
+        max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    )
+    @given(st.data())
+    def run(choices: st.DataObject) -> None:
+        data = choices.draw(drawn())
+        check_order_of_lfs(data, choices.draw(st.permutations(range(data.num_lfs))))
+
+    run()
+    demo = load_dataset("demo").valid
+    check_order_of_lfs(demo, [2, 0, 1, *range(demo.num_lfs - 1, 2, -1)])
 
 
 def test_byte_order_marks_and_line_ends(tmp_path: Path) -> None:
-    line = json.dumps({"tokens": ["Anna", "\ud800"], "weak_labels": {"a": [[0, 1, "PER"]]}})
+    line = json.dumps({"tokens": ["Anna", "\ud800"], "weak_labels": {"a": [[0, 1, "PER"]]}})  # no ids: numbered
     (tmp_path / "x.jsonl").write_bytes(b"\xef\xbb\xbf" + line.encode() + b"\r\n\r\n" + line.encode() + b"\r\n")
     assert load_dataset(tmp_path / "x.jsonl").train.tokens == (("Anna", "\ud800"),) * 2

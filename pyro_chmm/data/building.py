@@ -39,7 +39,7 @@ class CorpusBuilder:
         self._source = f"{source}: " if source else ""
         self._names: tuple[str, ...] = (*self.lf_names, GOLD)
         self._tokens: list[tuple[str, ...]] = []
-        self._document_ids: list[str] = []
+        self._document_ids: dict[str, int] = {}
         self._blocks: list[Ids] = []
         self._dropped: dict[str, int] = {}
         self._repaired: dict[str, int] = {}
@@ -49,6 +49,13 @@ class CorpusBuilder:
         where = f"{self._source}document {name!r}"
         if not isinstance(tokens, Sequence) or isinstance(tokens, str) or not set(map(type, tokens)) <= {str}:
             raise DataError(f"{where}: its tokens must be a list of strings.")
+        number = len(self._tokens) + 1
+        first = self._document_ids.setdefault(name, number)
+        if first != number:
+            raise DataError(
+                f"{where}: documents number {first} and {number} both have this name; give each its own, by which messages, explain "
+                "and the report call it."
+            )
         if not isinstance(weak, (list, tuple)) or len(weak) != len(self.lf_names):
             there = (
                 f"{len(weak)} LFs" if isinstance(weak, (list, tuple)) else f"the kind {type(weak).__name__}"
@@ -66,7 +73,6 @@ class CorpusBuilder:
         if self.has_gold:
             self._fill(block[:, -1], gold, GOLD, where)
         self._tokens.append(tuple(tokens))
-        self._document_ids.append(name)
         self._blocks.append(block)
 
     def _fill(self, target: Ids, column: Any, who: str, where: str) -> None:

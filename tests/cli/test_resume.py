@@ -123,9 +123,9 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> None:
 def test_a_run_goes_on_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir(), second.mkdir()
-    succeeded("convert", "demo", first / "own.jsonl", "--split", "train")
+    succeeded("convert", "demo", first / "own", "--to", "jsonl")
     monkeypatch.chdir(first)
-    interrupted(monkeypatch, "--data", "own.jsonl", "--out", "run")
+    interrupted(monkeypatch, "--data", "own", "--out", "run")
     monkeypatch.chdir(second)
     succeeded("fit", "--resume", "../first/run")
     assert (first / "run" / "model.safetensors").exists()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
+from pyro_chmm.data.datasets import load_dataset
 from pyro_chmm.data.labels import ABSTAIN, LabelSet
 from pyro_chmm.errors import DataError
 
@@ -206,3 +209,10 @@ def test_splits_that_are_missing_say_what_there_is(tiny: Corpus) -> None:
     assert splits.get("train") is None
     with pytest.raises(DataError, match="mine has no train split here; its splits are: valid, test"):
         _ = splits.train
+
+
+def test_two_documents_of_one_name_are_refused(tmp_path: Path) -> None:
+    lines = [{"id": name, "tokens": ["a"], "weak_labels": {"x": []}} for name in ("d", "e", "d")]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(DataError, match=r"train.jsonl.*'d': documents number 1 and 3 both have this name"):
+        load_dataset(tmp_path)
