@@ -53,8 +53,8 @@ class CorpusBuilder:
         first = self._document_ids.setdefault(name, number)
         if first != number:
             raise DataError(
-                f"{where}: documents number {first} and {number} both have this name; give each its own, by which messages, explain "
-                "and the report call it."
+                f"{where}: documents number {first} and {number} both have this name; give each its own, by which messages "
+                "and explanations call it."
             )
         if not isinstance(weak, (list, tuple)) or len(weak) != len(self.lf_names):
             there = (

@@ -317,7 +317,17 @@ class Trainer:
         self.conditionals.train()
         totals = {"loss": 0.0, "kl": 0.0, "entropy": 0.0, "prior": 0.0}
         for step, batch in enumerate(self.batches(), start=1):
-            loss = self.step(batch, optimizer, f"stage {stage}, epoch {epoch}, step {step}")
+            where = f"stage {stage}, epoch {epoch}, step {step}"
+            try:
+                loss = self.step(batch, optimizer, where)
+            except (MemoryError, RuntimeError) as error:
+                if not _out_of_memory(error):
+                    raise
+                raise TrainingError(
+                    f"Training ran out of memory at {where}, documents {self.ids_of(batch)}: lower batch_tokens (--batch-tokens), "
+                    f"which is {self.config.batch_tokens}, or split documents that are longer than that. The best weights so far "
+                    "are kept."
+                ) from error
             totals["loss"] += loss
             for name, value in self.model.terms.items():
                 totals[name] += float(value)
@@ -382,3 +392,8 @@ class Trainer:
         return TrainingError(
             f"Training stopped at {where}: {guilty} is not finite. The best weights so far are kept; try a smaller learning rate."
         )
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """PyTorch's allocator for the CPU has no error of its own."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "you tried to allocate" in str(error)

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from pyro_chmm.data.batching import PackedBatch
 from pyro_chmm.model.checkpoint import Checkpoints
+from pyro_chmm.model.sparse_chmm import SparseCHMMModel
 
 from .conftest import invoke, succeeded
 
@@ -139,3 +142,25 @@ def test_what_is_said_while_a_run_goes_on(
     said = succeeded("fit", "--resume", tmp_path / "run", option).stderr
     assert ("stage 1, epoch 2" in said) == there
     assert there or said == ""
+
+
+def test_out_of_memory_leaves_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An allocation that no machine can serve, in the third epoch: the run says what to do and goes on to the same end."""
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    succeeded("fit", "--data", "demo", "--out", whole, *OPTIONS)
+    real, steps = SparseCHMMModel.forward, iter(range(10**6))
+
+    def greedy(self: SparseCHMMModel, batch: PackedBatch) -> None:
+        if next(steps) == 5:
+            torch.empty(2**50)
+        real(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "due", lambda self: True)
+        patch.setattr(SparseCHMMModel, "forward", greedy)
+        result = invoke("fit", "--data", "demo", "--out", run, *OPTIONS)
+    assert result.exit_code == 2
+    assert "ran out of memory at stage 1, epoch" in result.stderr.replace("\n", " ")
+    assert f"go on with `pyro-chmm fit --resume {run}`" in result.stderr.replace("\n", " ")
+    succeeded("fit", "--resume", run)
+    assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
