@@ -172,7 +172,8 @@ class PackedCorpus:
         self._allows = torch.from_numpy(coarse_allows(corpus.label_set, corpus.coarse_types))
         # in single precision in memory where they fit: converting them again for every batch costs more than the model does
         tokens = vectors.tokens
-        self._encoded, self._words = (tokens.vectors, tokens) if isinstance(tokens, WithNGrams) else (tokens, None)
+        self._words = tokens if isinstance(tokens, WithNGrams) else None
+        self._encoded = tokens.vectors if isinstance(tokens, WithNGrams) else tokens
         self._resident = _float32(np.asarray(self._encoded)) if 2 * self._encoded.nbytes <= _RESIDENT_BYTES else None
         self._gathered = torch.empty(0, self._encoded.shape[1])
 

@@ -60,7 +60,7 @@ def chosen(conditionals: Conditionals, packed: PackedCorpus, gold: NDArray[np.in
     The weight of silence by F1; the temperature by the likelihood of gold labels (Guo et al., ICML 2017). The networks run once.
     """
     present, device = conditionals.config, conditionals.initial.device
-    now = getattr(present, name)
+    now = float(getattr(present, name))
     values = sorted({now, *CHOICES[name]}, key=lambda value: abs(value - now))
     configs = [present.updated({name: value}) for value in values]
     by_f1 = name == "o_weight_prediction"

@@ -6,7 +6,7 @@ import pyro
 import torch
 from torch import Tensor, nn
 
-from pyro_chmm.data.batching import PackedBatch
+from pyro_chmm.data.batching import PackedBatch, TokenVectors
 from pyro_chmm.errors import ConfigError
 from pyro_chmm.model.hidden_chain import enumerate_chain, marginalize_chain
 from pyro_chmm.model.networks import StandardizedLinear, Transition
@@ -28,7 +28,7 @@ class CHMMNetworks(nn.Module):
         self.emission_layer = None if fixed_emission else StandardizedLinear(width, num_lfs * num_labels * num_labels)
         self.register_buffer("emission", torch.full(self.shape, 1.0 / num_labels))
 
-    def log_emission(self, token_vectors: Tensor) -> Tensor:
+    def log_emission(self, token_vectors: Tensor | TokenVectors) -> Tensor:
         """``(N, width) -> (N, K, L, L)``, or ``(1, K, L, L)`` where it is fixed; rows are log probabilities."""
         if self.emission_layer is None:
             return self.emission.log().unsqueeze(0)
