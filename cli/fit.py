@@ -95,6 +95,9 @@ def fit(assignments: tuple[str, ...], prior_file: Path | None, hyperparameters: 
 
 def _echo_run(run: Run) -> None:
     metrics = run.metrics
+    if not any(metrics["majority_vote"].values()):
+        click.echo(f"No gold labels to score against, in neither valid nor test. The run, with all labels, is in {run.directory}.")
+        return
     lines = {f"stage {stage}": scores for stage, scores in metrics["stages"].items()}
     kept = f"stage {run.best_stage}"
     rows = [[f"{name} (kept)" if name == kept else name, scores] for name, scores in lines.items()]

@@ -99,7 +99,7 @@ def resolve(backend: str, device: torch.device) -> str:
 def _automatic(device_type: str) -> str:
     name = device_type if device_type in ("cpu", "cuda") else "reference"
     _load(name)
-    logger.info("chain: backend %r for tensors on %r", name, device_type)
+    logger.debug("chain: backend %r for tensors on %r", name, device_type)
     return name
 
 

@@ -102,7 +102,7 @@ def encode(
     entry = VectorEntry(directory, key, corpus.num_tokens, corpus.num_documents)
     found = entry.read()
     if found is not None:
-        log.info("The vectors of %d documents by %s are in the cache.", corpus.num_documents, settings.name)
+        log.debug("The vectors of %d documents by %s are in the cache.", corpus.num_documents, settings.name)
         return _vectors(corpus, *found, settings, cached=True)
     _make(entry, corpus, settings, folder, batch_tokens, device)
     made = entry.read()

@@ -233,7 +233,7 @@ def _labelled(
     if split is None and len(splits.splits) != 1:
         raise DataError(f"{splits.name} has the splits {', '.join(splits.splits)}; choose one with --split.")
     corpus = model.matching(splits[next(iter(splits.splits)) if split is None else split])
-    return corpus, model.predict_ids(corpus), model.predict_proba(corpus)
+    return corpus, *model.label(corpus)
 
 
 def evaluate(
@@ -294,12 +294,14 @@ def score_record(result: Score) -> dict[str, float]:
 
 def stage_scores(model: SparseCHMM, splits: CorpusSplits) -> dict[str, dict[str, dict[str, float] | None]]:
     """Strict scores after each stage; the model ends at its best stage."""
-    scores = {}
-    for stage in model.stages_:
-        model.use_stage(stage)
-        scores[str(stage)] = _scores(splits, model.score)
-    model.use_stage(model.best_stage_)
-    return scores
+    found = {
+        name: {} if corpus is None or corpus.gold is None else model.stage_scores(corpus)
+        for name, corpus in ((name, splits.get(name)) for name in SCORED_SPLITS)
+    }
+    return {
+        str(stage): {name: score_record(scores[stage]) if scores else None for name, scores in found.items()}
+        for stage in model.stages_
+    }
 
 
 def _scores(splits: CorpusSplits, scored: Any) -> dict[str, dict[str, float] | None]:
@@ -315,8 +317,8 @@ def _write_predictions(model: SparseCHMM, splits: CorpusSplits, directory: Path)
     directory.mkdir()
     scores: dict[str, dict[str, float] | None] = dict.fromkeys(SCORED_SPLITS)
     for name, corpus in splits.splits.items():
-        ids = model.predict_ids(corpus)
-        write_predictions(directory / f"{name}.jsonl", corpus, ids, model.predict_proba(corpus))
+        ids, posteriors = model.label(corpus)
+        write_predictions(directory / f"{name}.jsonl", corpus, ids, posteriors)
         if name in scores and corpus.gold is not None:
             scores[name] = score_record(score(corpus.label_set, corpus.gold, ids, corpus.offsets))
     return scores

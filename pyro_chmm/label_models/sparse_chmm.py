@@ -17,7 +17,7 @@ from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.encoder import encode, resolve_encoder
 from pyro_chmm.data.labels import ABSTAIN, LabelSet
 from pyro_chmm.data.scoring import Score, score
-from pyro_chmm.errors import ConfigError
+from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.explanation import DecodedBatch, Explanation, decode, explain, find_token
@@ -247,9 +247,30 @@ class SparseCHMM(LabelModel):
 
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.float32]]:
         """Posterior marginals of each document's labels, ``(T, L)`` each; rows sum to 1."""
+        return self._proba(self._pack(self._aligned(corpus), training=False))
+
+    def label(self, corpus: Corpus) -> tuple[NDArray[np.int16], list[NDArray[np.float32]]]:
+        """What :meth:`predict_ids` and :meth:`predict_proba` give, from vectors that are read once."""
         packed = self._pack(self._aligned(corpus), training=False)
+        return self._decode(packed), self._proba(packed)
+
+    def stage_scores(self, corpus: Corpus) -> dict[int, Score]:
+        """Strict scores on gold labels after each stage; only after :meth:`fit`.
+
+        :raises DataError: where the corpus has no gold labels.
+        """
+        packed, found = self._pack(self._aligned(corpus), training=False), {}
+        if packed.corpus.gold is None:
+            raise DataError("The corpus has no gold labels to score against.")
+        for stage in self.stages_:
+            self.use_stage(stage)
+            found[stage] = self._score(packed, packed.corpus.gold)
+        self.use_stage(self.best_stage_)
+        return found
+
+    def _proba(self, packed: PackedCorpus) -> list[NDArray[np.float32]]:
         parts = [label_marginals(self._fitted(), batch) for batch in self._batches(packed)]
-        return np.split(np.concatenate(parts), corpus.offsets[1:-1]) if parts else []
+        return np.split(np.concatenate(parts), packed.corpus.offsets[1:-1]) if parts else []
 
     def explain(self, corpus: Corpus, document: int | str, token: int) -> Explanation:
         """Why a token has its label: each LF's vote and evidence, what the neighbours say, and the posterior that they make.

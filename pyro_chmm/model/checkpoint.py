@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ class Checkpoints:
     about: Mapping[str, Any] = field(default_factory=dict)
     every: float = 10.0
     resume: bool = False
-    _written: float = field(default_factory=time.monotonic, repr=False)
+    _written: float = field(default=-math.inf, repr=False)  # the first one is due at once
 
     def due(self) -> bool:
         """Whether it is time to write one."""

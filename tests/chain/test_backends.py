@@ -20,7 +20,7 @@ from tests.chain.cases import MANY, make_case
 def test_automatic_choice_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     backends._automatic.cache_clear()
     case = make_case(MANY, 3)
-    with caplog.at_level(logging.INFO, logger="pyro_chmm.chain"):
+    with caplog.at_level(logging.DEBUG, logger="pyro_chmm.chain"):
         chain.log_evidence(*case.inputs)
         chain.log_evidence(*case.inputs)
     assert [record.message for record in caplog.records] == ["chain: backend 'cpu' for tensors on 'cpu'"]
