@@ -392,7 +392,7 @@ class SparseCHMM(LabelModel):
         """
         description, weights = model_files.read_model(Path(directory), "SparseCHMM")
         with model_files.well_formed(directory):
-            hyperparameters = {"ngrams": 0, **description["hyperparameters"]}  # version 0.1 had no n-grams
+            hyperparameters = {"ngrams": 0, **description["hyperparameters"]}  # models saved before there were n-grams have none
             model = cls(device=device, cache_dir=cache_dir, **hyperparameters)
             model.label_set = LabelSet(tuple(description["entity_types"]))
             model.lf_names = tuple(description["lf_names"])
