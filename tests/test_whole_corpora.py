@@ -65,6 +65,9 @@ def check(data: Corpus, folder: Path) -> None:
     turned = again.predict_proba(data.select_documents(order))
     for number, part in zip(order, turned, strict=True):
         np.testing.assert_allclose(part, posteriors[number], atol=1e-5)
+    for number in range(min(data.num_documents, 3)):
+        alone = again.predict_proba(data.select_documents(np.array([number])))
+        np.testing.assert_allclose(alone[0], posteriors[number], atol=1e-5)
     reference = SparseCHMM.load(folder)
     reference.config = reference.config.updated({"backend": "reference"})
     if data.num_tokens < 100:
