@@ -10,6 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+#: Words hashed at once: in single precision they take twice the table's memory.
+_SLICE = 4096
+
 
 class WithNGrams:
     """Token vectors with the hashed n-grams of each word at their side: an array ``(N, width + count)`` that is never stored.
@@ -32,9 +35,9 @@ class WithNGrams:
         self.index = np.fromiter((rows.setdefault(word, len(rows)) for word in words), np.int32, len(vectors))
         hashing = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=count, norm="l2", dtype=np.float32)
         self.table = np.zeros((len(rows), count), np.float16)
-        if rows:
-            printable = [word.encode("utf-8", "replace").decode() for word in rows]  # a lone surrogate has no UTF-8
-            self.table[:] = hashing.transform(printable).toarray()
+        printable = [word.encode("utf-8", "replace").decode() for word in rows]  # a lone surrogate has no UTF-8
+        for start in range(0, len(printable), _SLICE):
+            self.table[start : start + _SLICE] = hashing.transform(printable[start : start + _SLICE]).toarray()
         self.shape = (len(vectors), vectors.shape[1] + count)
 
     def __len__(self) -> int:
