@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pyro_chmm.data.abbreviations import carry_votes
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.encoder import encode, resolve_encoder
@@ -118,7 +119,9 @@ class SparseCHMM(LabelModel):
         self.config = self.config.updated(self._chosen)  # an earlier fit may have chosen others
         if not self._encoder_chosen:  # a preset's encoder is a wish, the user's a demand
             self.config = replace(self.config, encoder=resolve_encoder(self.config.encoder))
-        packed = self._pack(train.without_gold(), training=True)  # its gold labels are never looked at
+        train = self._observed(train.without_gold())  # its gold labels are never looked at
+        valid = None if valid is None else self._observed(valid)
+        packed = self._pack(train, training=True)
         packed_valid = None if valid is None else self._pack(valid, training=False)
         self._conditionals = self._build(packed).to(self.device)
         prior = self._bound_priors(self._conditionals, train.label_set, packed.corpus.lf_names)
@@ -329,7 +332,7 @@ class SparseCHMM(LabelModel):
         :raises ConfigError: where a prior does not fit the corpus's LFs and labels, or there is no draw to make.
         """
         fitted = self._conditionals
-        corpus = corpus if fitted is None else self._aligned(corpus)
+        corpus = self._observed(corpus) if fitted is None else self._aligned(corpus)
         packed = self._pack(corpus, training=fitted is None)
         conditionals = self._build(packed).to(self.device).eval() if fitted is None else fitted
         prior = self._bound_priors(conditionals, corpus.label_set, packed.corpus.lf_names)
@@ -346,7 +349,11 @@ class SparseCHMM(LabelModel):
 
     def _aligned(self, corpus: Corpus) -> Corpus:
         self._fitted()
-        return aligned(corpus, self.lf_names, self.label_set or corpus.label_set)
+        return self._observed(aligned(corpus, self.lf_names, self.label_set or corpus.label_set))
+
+    def _observed(self, corpus: Corpus) -> Corpus:
+        """The corpus as the model sees it."""
+        return carry_votes(corpus) if self.config.abbreviations else corpus
 
     def matching(self, corpus: Corpus) -> Corpus:
         """The corpus with the model's LFs and labels, in their order; it may lack some of the entity types.
@@ -392,7 +399,8 @@ class SparseCHMM(LabelModel):
         """
         description, weights = model_files.read_model(Path(directory), "SparseCHMM")
         with model_files.well_formed(directory):
-            hyperparameters = {"ngrams": 0, **description["hyperparameters"]}  # models saved before there were n-grams have none
+            # what models were that were saved before these were there
+            hyperparameters = {"ngrams": 0, "abbreviations": False, **description["hyperparameters"]}
             model = cls(device=device, cache_dir=cache_dir, **hyperparameters)
             model.label_set = LabelSet(tuple(description["entity_types"]))
             model.lf_names = tuple(description["lf_names"])

@@ -30,6 +30,9 @@ class SparseCHMMConfig:
     ngrams: int = _option(
         512, "Hashed character n-grams of each word at the side of its vector, for the transitions; 0 for none, as in the paper."
     )
+    abbreviations: bool = _option(
+        True, 'What an LF marks as "chronic renal failure (CRF)", it marks at every CRF of that document; off, as in the paper.'
+    )
     seed: int = _option(0, "Seed of initial weights, shuffling and emission samples.")
     select: Literal["valid-f1", "evidence"] = _option(
         "valid-f1",
