@@ -41,7 +41,8 @@ def _echo_explanation(found: Explanation) -> None:
     for vote in found.votes:
         reliability = DASH if vote.reliability is None else f"{vote.reliability:.2f}"
         evidence = [f"{value:.2f}" if vote.weight else DASH for value in vote.log_evidence]
-        rows.append([vote.lf, vote.label or DASH, f"{vote.weight:g}", reliability, *evidence])
+        says = f"{vote.label or DASH}{', carried' if vote.carried else ''}"
+        rows.append([vote.lf, says, f"{vote.weight:g}", reliability, *evidence])
     blank = ["", "", ""]
     rows.append(["sum: log evidence", *blank, *(f"{value:.2f}" for value in found.log_evidence)])
     shares = {
@@ -53,4 +54,6 @@ def _echo_explanation(found: Explanation) -> None:
     rows += [[name, *blank, *(f"{100 * value:.2f}" for value in values)] for name, values in shares.items()]
     echo_table(title, ["LF", "says", "weight", "reliability", *found.labels], rows, wide=2)
     click.echo("Log evidence is the weight times log p(the LF says so | true label).")
+    if any(vote.carried for vote in found.votes):
+        click.echo("Carried: the LF marked the long form of this abbreviation.")
     click.echo("The posterior is the product of the three rows above it, divided by its sum.")

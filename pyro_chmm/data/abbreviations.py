@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pyro_chmm.data.corpus import Corpus
-from pyro_chmm.data.labels import Ids, O
+from pyro_chmm.data.labels import ABSTAIN, Ids, O
 
 #: An abbreviation has 2 to 10 characters; a tokenizer may make several tokens of it.
 _CHARACTERS = range(2, 11)
@@ -70,15 +70,18 @@ def carry_votes(corpus: Corpus) -> Corpus:
     """The corpus in which LFs also mark the abbreviations of what they marked.
 
     Where a span of an LF ends with the long form, every place in the document where the abbreviation stands, and where that LF
-    marked nothing, gets a span of its type. An ``s`` may follow the abbreviation. Labels as such stay what they are.
+    marked nothing, gets a span of its type, coarse or not. An ``s`` may follow the abbreviation.
     """
-    weak_labels = np.array(corpus.weak_labels)
+    observed, known = np.array(corpus.observed_labels), len(corpus.label_set)
     changed = False
     for document, words in enumerate(corpus.tokens):
-        labels = weak_labels[corpus.document_slice(document)]
+        labels = observed[corpus.document_slice(document)]
         for definition in definitions(words):
             changed |= _carry(words, labels, definition)
-    return replace(corpus, weak_labels=weak_labels) if changed else corpus
+    if not changed:
+        return corpus
+    coarse = None if corpus.coarse_labels is None else np.where(observed < known, ABSTAIN, observed - known)
+    return replace(corpus, weak_labels=np.where(observed < known, observed, ABSTAIN), coarse_labels=coarse)
 
 
 def _carry(words: Sequence[str], labels: Ids, definition: Definition) -> bool:

@@ -92,7 +92,7 @@ def find(model: SparseCHMM, corpus: Corpus) -> Findings:
     from pyro_chmm.inspection.documents import DocumentPacker
 
     lfs, num_labels = corpus.num_lfs, len(corpus.label_set)
-    packer, counts = DocumentPacker(corpus), np.zeros((3, lfs, len(corpus.observed_set)))
+    packer, counts = DocumentPacker(model.observed(corpus)), np.zeros((3, lfs, len(corpus.observed_set)))
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("marginals", "labels", "reliability", "concentration")}
     for batch in model.decoded(corpus):
         packer.add(batch)

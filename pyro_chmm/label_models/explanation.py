@@ -26,6 +26,7 @@ class Vote:
     :ivar weight: what the observation counts, by the ``o_weight`` and ``posterior_temperature`` hyper-parameters.
     :ivar reliability: eq. (2), of the LF on the label it says, in this document; None for an abstention or a coarse label.
     :ivar log_evidence: ``(L,)``, weight times log p(the LF says so | true label); 0 where it abstained.
+    :ivar carried: whether it said so of the long form, and the token is of the abbreviation.
     """
 
     lf: str
@@ -33,6 +34,7 @@ class Vote:
     weight: float
     reliability: float | None
     log_evidence: NDArray[np.float64]
+    carried: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,17 +158,19 @@ def find_token(corpus: Corpus, document: int | str, token: int) -> int:
 def explain(corpus: Corpus, document: int, token: int, decoded: DecodedBatch) -> Explanation:
     """Take one token's posterior apart.
 
+    :param corpus: as it was given, without votes carried to abbreviations.
     :param decoded: of the document alone.
     """
     names, observed_names = corpus.label_set.names, corpus.observed_set.names
-    evidence = decoded.vote_evidence(token).numpy()
+    evidence, start = decoded.vote_evidence(token).numpy(), int(corpus.offsets[document])
     votes = []
     for place, lf in enumerate(corpus.lf_names):
         said = int(decoded.observed[token, place])
         reliability = float(decoded.reliability[0, place, said]) if 0 <= said < len(names) else None
         label = None if said == ABSTAIN else observed_names[said]
-        votes.append(Vote(lf, label, float(decoded.weight[token, place]), reliability, evidence[place]))
-    best, start = int(decoded.labels[token]), int(corpus.offsets[document])
+        carried = said != int(corpus.observed_labels[start + token, place])
+        votes.append(Vote(lf, label, float(decoded.weight[token, place]), reliability, evidence[place], carried))
+    best = int(decoded.labels[token])
     return Explanation(
         document=corpus.document_ids[document],
         token=token,

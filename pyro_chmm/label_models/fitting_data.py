@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from pyro_chmm.data.corpus import Corpus
-from pyro_chmm.data.labels import LabelSet
+from pyro_chmm.data.labels import ABSTAIN, Ids, LabelSet
 from pyro_chmm.errors import DataError
 
 
@@ -45,3 +49,11 @@ def aligned(corpus: Corpus, lf_names: tuple[str, ...], label_set: LabelSet) -> C
             f"{', '.join(label_set.entity_types)}; model.matching(corpus) brings them into the model's order."
         )
     return matching(corpus, lf_names, label_set)
+
+
+def with_lf(corpus: Corpus, name: str, labels: Ids) -> Corpus:
+    """The corpus with one more LF, the last: its name and what it says, ``(N,)`` label ids."""
+    weak_labels = np.column_stack([corpus.weak_labels, labels]).astype(np.int16)
+    coarse = corpus.coarse_labels
+    coarse = None if coarse is None else np.column_stack([coarse, np.full(corpus.num_tokens, ABSTAIN, np.int16)])
+    return replace(corpus, lf_names=(*corpus.lf_names, name), weak_labels=weak_labels, coarse_labels=coarse)

@@ -22,7 +22,7 @@ from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
 from pyro_chmm.label_models.explanation import DecodedBatch, Explanation, decode, explain, find_token
-from pyro_chmm.label_models.fitting_data import aligned, check_training_data, matching
+from pyro_chmm.label_models.fitting_data import aligned, check_training_data, matching, with_lf
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.posterior import Posterior
 from pyro_chmm.label_models.prediction import CHOICES, chosen, label_marginals, most_probable
@@ -119,8 +119,8 @@ class SparseCHMM(LabelModel):
         self.config = self.config.updated(self._chosen)  # an earlier fit may have chosen others
         if not self._encoder_chosen:  # a preset's encoder is a wish, the user's a demand
             self.config = replace(self.config, encoder=resolve_encoder(self.config.encoder))
-        train = self._observed(train.without_gold())  # its gold labels are never looked at
-        valid = None if valid is None else self._observed(valid)
+        train = self.observed(train.without_gold())  # its gold labels are never looked at
+        valid = None if valid is None else self.observed(valid)
         packed = self._pack(train, training=True)
         packed_valid = None if valid is None else self._pack(valid, training=False)
         self._conditionals = self._build(packed).to(self.device)
@@ -206,15 +206,8 @@ class SparseCHMM(LabelModel):
         """A corpus with vectors; the vote joins as one more LF, which abstains outside training."""
         vectors = encode(corpus, encoder_settings(self.config), cache_dir=self.cache_dir, device=self.device)
         if self.config.majority_vote_lf:
-            vote = (
-                MajorityVote().predict_ids(corpus)
-                if training
-                else np.full(corpus.num_tokens, ABSTAIN, np.int16)
-            )
-            weak_labels = np.column_stack([corpus.weak_labels, vote]).astype(np.int16)
-            coarse = corpus.coarse_labels
-            coarse = None if coarse is None else np.column_stack([coarse, np.full(corpus.num_tokens, -1, np.int16)])
-            corpus = replace(corpus, lf_names=(*corpus.lf_names, _VOTE_LF), weak_labels=weak_labels, coarse_labels=coarse)
+            silent = np.full(corpus.num_tokens, ABSTAIN, np.int16)
+            corpus = with_lf(corpus, _VOTE_LF, MajorityVote().predict_ids(corpus) if training else silent)
         return PackedCorpus(corpus, vectors, o_weights(self.config, training))
 
     @torch.no_grad()
@@ -282,10 +275,9 @@ class SparseCHMM(LabelModel):
         :param token: its place in the document, from 0.
         :raises DataError: where there is no such document or token.
         """
-        corpus = self._aligned(corpus)
         number = find_token(corpus, document, token)
-        batch = self._pack(corpus, training=False).batch(np.array([number])).to(self.device)
-        return explain(corpus, number, token, decode(self._fitted(), batch).cpu())
+        batch = self._pack(self._aligned(corpus), training=False).batch(np.array([number])).to(self.device)
+        return explain(self.matching(corpus), number, token, decode(self._fitted(), batch).cpu())
 
     def decoded(self, corpus: Corpus) -> Iterator[DecodedBatch]:
         """All that prediction goes through, for inspection: consecutive documents, a batch at a time."""
@@ -332,7 +324,7 @@ class SparseCHMM(LabelModel):
         :raises ConfigError: where a prior does not fit the corpus's LFs and labels, or there is no draw to make.
         """
         fitted = self._conditionals
-        corpus = self._observed(corpus) if fitted is None else self._aligned(corpus)
+        corpus = self.observed(corpus) if fitted is None else self._aligned(corpus)
         packed = self._pack(corpus, training=fitted is None)
         conditionals = self._build(packed).to(self.device).eval() if fitted is None else fitted
         prior = self._bound_priors(conditionals, corpus.label_set, packed.corpus.lf_names)
@@ -349,10 +341,10 @@ class SparseCHMM(LabelModel):
 
     def _aligned(self, corpus: Corpus) -> Corpus:
         self._fitted()
-        return self._observed(aligned(corpus, self.lf_names, self.label_set or corpus.label_set))
+        return self.observed(aligned(corpus, self.lf_names, self.label_set or corpus.label_set))
 
-    def _observed(self, corpus: Corpus) -> Corpus:
-        """The corpus as the model sees it."""
+    def observed(self, corpus: Corpus) -> Corpus:
+        """The corpus as the model sees it: LFs mark the abbreviations of what they mark (``abbreviations``)."""
         return carry_votes(corpus) if self.config.abbreviations else corpus
 
     def matching(self, corpus: Corpus) -> Corpus:
