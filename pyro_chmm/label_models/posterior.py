@@ -20,6 +20,7 @@ from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.labels import ABSTAIN
 from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.sparse_chmm import corpus_posterior
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -207,7 +208,7 @@ class Posterior(CorpusDraws):
     ::
 
         for each draw, for each document m:
-            emission  ~ the guide's Dirichlet(concentration(e0))
+            emission  ~ the guide's Dirichlet(concentration(e0)), about the draw's corpus emission under a hierarchical prior
             z         ~ p(z | emission, weak labels)              by forward filtering, backward sampling
             x[t, k]   ~ Categorical(emission[k, z[t], :])         the posterior predictive
 
@@ -217,8 +218,19 @@ class Posterior(CorpusDraws):
 
     groups = ("posterior", "posterior_predictive")
 
+    @cached_property
+    def _corpus_emission(self) -> Tensor | None:
+        """(D, K, L, L) under a hierarchical prior: all documents share it."""
+        if self.conditionals.networks.corpus_emission is None:
+            return None
+        with self._seeded(len(self)):  # no document's
+            return corpus_posterior(self.conditionals).sample((self.draws,))
+
     def _draw_emission(self, batch: PackedBatch) -> Tensor:
-        return self.conditionals.emission_distribution(batch.document_vectors).sample((self.draws,))[:, 0]
+        vectors, corpus = batch.document_vectors, self._corpus_emission
+        if corpus is None:
+            return self.conditionals.emission_distribution(vectors).sample((self.draws,))[:, 0]
+        return self.conditionals.emission_distribution(vectors.expand(self.draws, -1), corpus).sample()
 
     def _transitions(self, batch: PackedBatch) -> Tensor:
         return self.conditionals.decoding_transitions(batch.token_vectors).unsqueeze(0)

@@ -199,8 +199,8 @@ class SparseCHMM(LabelModel):
             return prior.bound(lf_names, label_set) if isinstance(prior, Prior) else prior
 
         conditionals.transition_prior, conditionals.reliability_prior = bound(self.transition_prior), bound(self.reliability_prior)
-        found: AnyPrior = bound(self.prior)
-        return found
+        conditionals.emission_prior = bound(self.prior)
+        return conditionals.emission_prior
 
     def _pack(self, corpus: Corpus, training: bool) -> PackedCorpus:
         """A corpus with vectors; the vote joins as one more LF, which abstains outside training."""

@@ -16,7 +16,15 @@ from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.model.coarse_evidence import coarse_log_evidence
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.networks import Networks
-from pyro_chmm.model.priors import AnyReliabilityPrior, AnyTransitionPrior, BioConstrained, is_hierarchical
+from pyro_chmm.model.priors import (
+    AnyPrior,
+    AnyReliabilityPrior,
+    AnyTransitionPrior,
+    BioConstrained,
+    EmissionPrior,
+    Hierarchical,
+    is_hierarchical,
+)
 from pyro_chmm.model.reliability import (
     check_expansion,
     expand_reliability,
@@ -46,7 +54,8 @@ class Conditionals(nn.Module):
     :param networks: the linear layers; they fix K and L.
     :param config: hyper-parameters.
     :param allowed_transitions: ``(L, L)`` bool (from, to): the valid BIO transitions, for constrained decoding.
-    :ivar transition_prior, reliability_prior: on what the networks predict; to be set before training.
+    :ivar emission_prior: whose pseudo-observations the guide adds to its own; to be set before training, as the next two.
+    :ivar transition_prior, reliability_prior: on what the networks predict.
     :raises ConfigError: where the expansion function leaves the simplex for this L.
     """
 
@@ -65,6 +74,7 @@ class Conditionals(nn.Module):
         for r in (config.g_r_stage1, config.g_r_stage23):
             check_expansion(labels, config.g_n, r / labels)
         self.stage = 1
+        self.emission_prior: AnyPrior | None = None
         self.transition_prior: AnyTransitionPrior = None
         self.reliability_prior: AnyReliabilityPrior = None
         self.register_buffer("initial", torch.eye(labels)[0])  # z[0] is O: the sentence token
@@ -133,12 +143,26 @@ class Conditionals(nn.Module):
             reliability, config.g_n, split, config.naive_emission, config.detach_base_prior
         )
 
-    def concentration(self, document_vectors: Tensor) -> Tensor:
-        """Omega of section 3.2.3: ``(B, width) -> (B, K, L, L)``; the addon prior enters after stage 1."""
-        return self.concentration_of(self.reliability(document_vectors), document_vectors)
+    def concentration(self, document_vectors: Tensor, corpus_emission: Tensor | None = None) -> Tensor:
+        """Of the guide's Dirichlet: ``(B, width) -> (B, K, L, L)``.
+
+        Omega of section 3.2.3, and the pseudo-observations of a Dirichlet prior beside it, as a conjugate posterior has them: a
+        strong prior is then given back, whatever rows the networks can make.
+
+        :param corpus_emission: a draw ``(K, L, L)`` of what a hierarchical prior is centred at; without it, the guide's mean.
+        """
+        omega, prior = self.concentration_of(self.reliability(document_vectors), document_vectors), self.emission_prior
+        if not isinstance(prior, EmissionPrior):
+            return omega
+        if not isinstance(prior, Hierarchical):
+            return omega + self.config.kl_weight * prior.concentration(self.observed)
+        if corpus_emission is None:
+            assert self.networks.corpus_emission is not None, "built for a hierarchical prior"
+            corpus_emission = _rows(self.networks.corpus_emission())
+        return omega + self.config.kl_weight * prior.of_document(corpus_emission)
 
     def concentration_of(self, reliability: Tensor, document_vectors: Tensor) -> Tensor:
-        """Omega, given scaled reliabilities ``(B, K, L)``."""
+        """Omega, given scaled reliabilities ``(B, K, L)``; the addon prior enters after stage 1."""
         prior = self.base_prior(reliability)
         if self.stage > 1 and self.config.stage2 != "none":
             prior = prior + addon_prior(self.networks.addon_scale(document_vectors), self.wxor)
@@ -146,14 +170,18 @@ class Conditionals(nn.Module):
 
     def emission_mean(self, document_vectors: Tensor) -> Tensor:
         """Dirichlet means, used outside training: ``(B, width) -> (B, K, L, L)``."""
-        concentration = self.concentration(document_vectors)
-        return concentration / concentration.sum(dim=-1, keepdim=True)
+        return _rows(self.concentration(document_vectors))
 
-    def emission_distribution(self, document_vectors: Tensor) -> TorchDistribution:
-        """The guide's emission, batch shape ``(B,)``, event shape ``(K, L, L)``."""
+    def predicted_emission(self, document_vectors: Tensor) -> Tensor:
+        """The means that the networks make by themselves, without a prior: ``(B, width) -> (B, K, L, L)``."""
+        return _rows(self.concentration_of(self.reliability(document_vectors), document_vectors))
+
+    def emission_distribution(self, document_vectors: Tensor, corpus_emission: Tensor | None = None) -> TorchDistribution:
+        """The guide's emission, batch shape ``(B,)``, event shape ``(K, L, L)``; see :meth:`concentration`."""
+        concentration = self.concentration(document_vectors, corpus_emission)
         if self.config.sample_emission:
-            return cast(TorchDistribution, Dirichlet(self.concentration(document_vectors)).to_event(2))
-        return Delta(self.emission_mean(document_vectors), event_dim=3)
+            return cast(TorchDistribution, Dirichlet(concentration).to_event(2))
+        return Delta(_rows(concentration), event_dim=3)
 
     def log_emission_evidence(self, emission: Tensor, batch: PackedBatch) -> Tensor:
         """Log of eq. (10): ``(B, K, L, L) -> (N, L)``."""
@@ -203,6 +231,10 @@ class Conditionals(nn.Module):
         if not self.config.constrained_decoding:
             return transitions
         return transitions.masked_fill_(~self.allowed_transitions, 0.0)
+
+
+def _rows(concentration: Tensor) -> Tensor:
+    return concentration / concentration.sum(dim=-1, keepdim=True)
 
 
 def sequence_transitions(logits: Tensor, inside: Tensor) -> list[Tensor]:

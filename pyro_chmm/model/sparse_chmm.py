@@ -110,7 +110,7 @@ class SparseCHMMGuide(nn.Module):
 
         corpus_emission[k, i, :]  ~ Dirichlet(a parameter)                   only under a hierarchical prior
         for each document m, with sentence vector e0:
-            emission[k, i, :]  ~ Dirichlet(concentration(e0)[k, i, :])
+            emission[k, i, :]  ~ Dirichlet(concentration(e0)[k, i, :])   and the prior's own, where that is a Dirichlet
     """
 
     def __init__(self, conditionals: Conditionals, prior: AnyPrior, kl_weight: float = 1.0) -> None:
@@ -119,10 +119,11 @@ class SparseCHMMGuide(nn.Module):
 
     def forward(self, batch: PackedBatch) -> None:
         """Sample the site ``emission``, and before it ``corpus_emission`` where the prior has one."""
+        corpus_emission = None
         if isinstance(self.prior, Hierarchical):
-            pyro.sample("corpus_emission", Unscored(corpus_posterior(self.conditionals)))
+            corpus_emission = pyro.sample("corpus_emission", Unscored(corpus_posterior(self.conditionals)))
         with pyro.plate("documents", batch.num_documents, dim=-1):
-            posterior = self.conditionals.emission_distribution(batch.document_vectors)
+            posterior = self.conditionals.emission_distribution(batch.document_vectors, corpus_emission)
             if has_analytic_kl(self.prior):
                 pyro.sample("emission", Unscored(posterior))
             else:
@@ -203,7 +204,7 @@ class SparseCHMMModel(nn.Module):
         if isinstance(self.prior, Amortized):
             shape = self.conditionals.wxor.shape
             return pyro.sample("emission", TiedPrior(lambda: distribution(vectors), vectors.shape[:1], shape))
-        posterior = distribution(vectors)
+        posterior = distribution(vectors, corpus_emission)
         if isinstance(self.prior, EmissionPrior):
             prior = document_prior(self.prior, self.conditionals, batch.num_documents, corpus_emission)
             emission = pyro.sample("emission", Unscored(prior))

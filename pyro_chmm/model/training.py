@@ -177,7 +177,7 @@ class Trainer:
         document = layer.mean.unsqueeze(0)
         initialization.pretrain(
             [layer.bias],
-            lambda: initialization.emission_distance(self.conditionals.emission_mean(document), target),
+            lambda: initialization.emission_distance(self.conditionals.predicted_emission(document), target),
             self.config.pretrain_learning_rate,
             self.config.pretrain_steps,
         )
@@ -195,7 +195,7 @@ class Trainer:
         rates = wxor_rates(triples, conditionals.networks.num_lfs, conditionals.networks.num_labels)
         conditionals.wxor.copy_(wxor_scores(rates, config.wxor_normalization))
         means = [
-            conditionals.emission_mean(batch.to(self.device).document_vectors).sum(dim=0)
+            conditionals.predicted_emission(batch.to(self.device).document_vectors).sum(dim=0)
             for batch in self.train.in_order()
         ]
         mean = torch.stack(means).sum(dim=0) / max(self.train.corpus.num_documents, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 import pyro_chmm
 from pyro_chmm import CorpusSplits, SparseCHMM
+from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models.posterior import type_reliabilities
 from pyro_chmm.model.priors import Diagonal
@@ -47,26 +49,48 @@ def without(demo: CorpusSplits) -> SparseCHMM:
     return SparseCHMM(**FREE).fit(demo.train)
 
 
+def diagonal_of(model: SparseCHMM, corpus: Corpus) -> Any:
+    """Posterior mean of how often each LF repeats each label: ``(K, L)``."""
+    return np.diagonal(model.posterior(corpus, draws=50).emission().mean(0), axis1=-2, axis2=-1)
+
+
 def test_a_stronger_diagonal_raises_the_posterior_diagonal(demo: CorpusSplits) -> None:
-    """Below about 10, less than one pseudo-observation a label, a Dirichlet is no weaker belief: it prefers extreme rows."""
     found = []
-    for prior in ("amortized", "diagonal:10", "diagonal:100", "diagonal:1000"):
-        model = SparseCHMM(**FREE, concentration_range=50.0, concentration_base=0.5, emission_prior=prior).fit(demo.train)
-        found.append(np.diagonal(model.posterior(demo.test, draws=50).emission(), axis1=-2, axis2=-1).mean())
-    assert found[0] + 0.1 < found[1] < found[2] - 0.005 < found[3] - 0.005
+    for prior in ("amortized", "diagonal:10", "diagonal:100", "diagonal:1000", "diagonal:1e5"):
+        model = SparseCHMM(encoder="none", verify=False, emission_prior=prior).fit(demo.train)
+        found.append(diagonal_of(model, demo.test).mean())
+    assert all(after > before + 0.02 for before, after in pairwise(found))
+    assert found[-1] > 0.99  # strength to infinity gives the prior back
+
+
+def test_believed_accuracies_move_the_posterior_toward_them(demo: CorpusSplits) -> None:
+    title, capitals = demo.train.lf_names.index("title"), demo.train.lf_names.index("capitals")
+    distances = []
+    for strength in (None, 20.0, 1000.0, 1e6):
+        prior = None if strength is None else {"name": "accuracies", "accuracies": BELIEFS, "strength": strength}
+        model = SparseCHMM(encoder="none", verify=False, emission_prior=prior).fit(demo.train)
+        diagonal = diagonal_of(model, demo.test)
+        distances.append(np.abs(diagonal[title, 1:3] - 0.2).mean() + np.abs(diagonal[capitals, 1:] - 0.7).mean())
+    assert all(after < before - 0.01 for before, after in pairwise(distances))
+    assert distances[-1] < 0.01
 
 
 def test_believed_accuracies_move_reliabilities_toward_them(demo: CorpusSplits, without: SparseCHMM) -> None:
     title, capitals = demo.train.lf_names.index("title"), demo.train.lf_names.index("capitals")
-    before = without.reliabilities(demo.test)
+
+    def distance(reliability: Any) -> Any:
+        return np.abs(reliability[title, 1:3] - 0.2).mean() + np.abs(reliability[capitals, 1:] - 0.7).mean()
+
     for keyword in ("emission_prior", "reliability_prior"):
-        distances = [np.abs(before[title, 1:3] - 0.2).mean() + np.abs(before[capitals, 1:] - 0.7).mean()]
+        distances = [distance(without.reliabilities(demo.test))]
         for strength in (20.0, 1e5):
             prior = {"name": "accuracies", "accuracies": BELIEFS, "strength": strength}
-            found = SparseCHMM(**FREE, **{keyword: prior}).fit(demo.train).reliabilities(demo.test)
-            distances.append(np.abs(found[title, 1:3] - 0.2).mean() + np.abs(found[capitals, 1:] - 0.7).mean())
+            model = SparseCHMM(**FREE, **{keyword: prior}).fit(demo.train)
+            distances.append(distance(model.reliabilities(demo.test)))
         assert distances[0] > distances[1] > distances[2] - 0.01
-        assert distances[2] < 0.05  # strength to infinity gives the prior back
+        # strength to infinity gives the prior back: in the emission, where the prior is on that
+        last = distances[-1] if keyword == "reliability_prior" else distance(diagonal_of(model, demo.test))
+        assert last < 0.05
 
 
 def test_an_infinitely_strong_transition_prior_is_given_back(demo: CorpusSplits) -> None:

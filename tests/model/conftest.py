@@ -11,6 +11,7 @@ from pyro_chmm.data.batching import PackedBatch
 from pyro_chmm.model.conditionals import Conditionals
 from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.networks import Networks
+from pyro_chmm.model.priors import is_hierarchical
 
 TOKEN_WIDTH, DOCUMENT_WIDTH = 6, 4
 
@@ -44,6 +45,7 @@ def make_conditionals(
         entity_level=config.reliability_level == "entity",
         transition_hidden=config.transition_hidden,
         shared_transition=config.shared_transition,
+        corpus_emission=is_hierarchical(config.emission_prior),
     )
     conditionals = Conditionals(networks, config, torch.ones(labels, labels, dtype=torch.bool)).double()
     generator = torch.Generator().manual_seed(seed)

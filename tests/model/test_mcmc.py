@@ -1,5 +1,5 @@
-"""MCMC as a check: with networks frozen, NUTS over one emission for all documents finds what variational inference finds, and what
-importance sampling says is exact."""
+"""MCMC as a check: with networks frozen, NUTS over one emission for all documents finds what the guide of a hierarchical prior
+finds, and what importance sampling says is exact."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import pyro
 import pytest
 import torch
 from pyro.distributions import Dirichlet
-from pyro.infer import MCMC, NUTS, Trace_ELBO
+from pyro.infer import MCMC, NUTS
 from torch import Tensor
 
 from pyro_chmm.data.batching import PackedBatch
 from pyro_chmm.model.conditionals import Conditionals
+from pyro_chmm.model.prior_densities import dirichlet
+from pyro_chmm.model.priors import Hierarchical
+from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel
 
 LFS, LABELS = 2, 3
 #: What the user believes: LFs are mostly right.
-CONCENTRATION = torch.eye(LABELS, dtype=torch.float64) * 6 + 1
+CONCENTRATION = torch.eye(LABELS, dtype=torch.float64) * 6 + 1 / LABELS
+#: So strong a hierarchical prior leaves documents no emission of their own.
+ONE_FOR_ALL = 1e6
 
 
 def documents_of(conditionals: Conditionals, batch_of: Callable[..., PackedBatch]) -> PackedBatch:
@@ -36,7 +41,10 @@ def documents_of(conditionals: Conditionals, batch_of: Callable[..., PackedBatch
 def test_nuts_agrees_with_variational_inference_and_with_importance_sampling(
     batch_of: Callable[..., PackedBatch], conditionals_of: Callable[..., Conditionals]
 ) -> None:
-    conditionals = conditionals_of(LFS, LABELS, transition_normalization="row", backend="cpu").requires_grad_(False)
+    hierarchical = Hierarchical(ONE_FOR_ALL, "diagonal:6")
+    options = {"transition_normalization": "row", "backend": "cpu", "concentration_range": 1e-3, "concentration_base": 1e-3}
+    conditionals = conditionals_of(LFS, LABELS, **options, emission_prior=hierarchical.spec).requires_grad_(False)
+    conditionals.emission_prior = hierarchical
     batch = documents_of(conditionals, batch_of)
     prior = Dirichlet(CONCENTRATION.expand(LFS, LABELS, LABELS)).to_event(2)
 
@@ -49,23 +57,22 @@ def test_nuts_agrees_with_variational_inference_and_with_importance_sampling(
         emission = pyro.sample("emission", prior)
         pyro.factor("weak_labels", log_joint(emission) - prior.log_prob(emission))
 
-    # variational: a Dirichlet for each row, as the guide has
-    log_concentration = (CONCENTRATION.expand(LFS, -1, -1) + 5.0).log().clone().requires_grad_()
-
-    def guide() -> None:
-        pyro.sample("emission", Dirichlet(log_concentration.exp()).to_event(2))
-
+    guide = conditionals.networks.corpus_emission
+    assert guide is not None
+    log_concentration = guide.log_concentration.requires_grad_()
+    with torch.no_grad():
+        log_concentration.copy_((CONCENTRATION + 5.0).log())
+    own, own_guide = SparseCHMMModel(conditionals, hierarchical), SparseCHMMGuide(conditionals, hierarchical)
     torch.manual_seed(0)
     optimizer = torch.optim.Adam([log_concentration], lr=0.03)
-    elbo = Trace_ELBO(num_particles=2)
-    for _ in range(150):
+    for _ in range(400):
         optimizer.zero_grad()
-        elbo.differentiable_loss(model, guide).backward()
+        own.elbo().differentiable_loss(own, own_guide, batch).backward()
         optimizer.step()
-    variational = Dirichlet(log_concentration.detach().exp()).to_event(2)
+    variational = dirichlet(guide().detach())
 
     # exact but for sampling: draws from a wider Dirichlet, weighted
-    proposal = Dirichlet(log_concentration.detach().exp() * 0.7).to_event(2)
+    proposal = dirichlet(guide().detach() * 0.7)
     draws = proposal.sample((2000,))
     weights = torch.stack([log_joint(draw) for draw in draws]) - proposal.log_prob(draws)
     weights = (weights - weights.logsumexp(0)).exp()
