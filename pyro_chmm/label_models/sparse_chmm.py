@@ -58,8 +58,8 @@ class SparseCHMM(LabelModel):
     :param preset: starting values of the hyper-parameters: ``default``, or Table 11's ``paper-laptop`` and so on.
     :param emission_prior: a strength (of ``diagonal``), ``"amortized"`` (the default), ``"NAME:STRENGTH"``, a dict as
         ``config.json`` holds it, a prior of :mod:`pyro_chmm.model.priors`, or a callable from document vectors ``(B, width)`` to a
-        Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``. ``kl_weight`` weighs its KL divergence. The guide adds
-        the pseudo-observations of a Dirichlet prior to its own, so a strong one is given back.
+        Pyro distribution of batch shape ``(B,)`` and event shape ``(K, L, L)``. ``kl_weight`` weighs its KL divergence. The guide
+        adds the pseudo-observations of a Dirichlet prior to its own, so a strong one is given back.
     :param transition_prior: likewise; a strength is that of ``sticky``, a callable takes token vectors ``(N, width)`` and returns
         batch shape ``(N,)``, event shape ``(L, L)``.
     :param reliability_prior: likewise; a strength is that of ``beta``, a callable takes document vectors and returns batch shape
