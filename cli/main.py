@@ -22,6 +22,7 @@ from .options import ARGUMENTS, DEBUG
 from .predict import predict
 from .report import report
 from .sample import sample
+from .simulate import simulate
 from .tune import tune
 from .verify import verify
 
@@ -70,7 +71,7 @@ def main() -> None:
     """From weak labels to labels: a label model for weakly supervised named entity recognition."""
 
 
-for command in (fit, predict, evaluate, explain, report, sample, lfs, data, convert, export, verify, tune, benchmark):
+for command in (fit, predict, evaluate, explain, report, sample, lfs, data, convert, export, verify, tune, benchmark, simulate):
     main.add_command(command)
 
 if __name__ == "__main__":

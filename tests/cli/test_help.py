@@ -15,7 +15,10 @@ import pyro_chmm
 from pyro_chmm.model.config import SparseCHMMConfig
 
 HEAVY = ("torch", "pyro", "numpy", "numba", "transformers", "rich", "httpx")
-COMMANDS = ("fit", "predict", "evaluate", "explain", "report", "sample", "lfs", "data", "convert", "export", "verify", "tune")
+COMMANDS = (
+    *("fit", "predict", "evaluate", "explain", "report", "sample", "lfs", "data", "convert", "export", "verify", "tune"),
+    *("benchmark", "simulate"),
+)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["--version"], ["data", "get", "--help"]])

@@ -8,7 +8,10 @@ set.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -176,6 +179,26 @@ def replacing_path(path: Path) -> Iterator[Path]:
             yield temporary
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}; choose another place.") from None
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """A folder that appears in one step; nothing that exists is replaced."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise DataError(f"{path} exists already; choose another folder.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror}.") from None
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def json_text(value: Any) -> str:

@@ -8,9 +8,6 @@ each token, in the order of the names of ``ner_tags``.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyro_chmm.data.corpus import Corpus
-from pyro_chmm.data.formats import Documents
+from pyro_chmm.data.formats import Documents, replacing_folder
 from pyro_chmm.data.labels import LabelSet
 from pyro_chmm.errors import DataError
 
@@ -118,7 +115,7 @@ def save(path: Path, columns: dict[str, list[Any]], features: dict[str, Any], de
         data = datasets.Dataset.from_dict(columns, features=info.features, info=info)
     except UnicodeEncodeError as error:
         raise DataError(f"{path}: {error.object[error.start]!r} in a token has no UTF-8; write JSON lines.") from None
-    with _replacing_folder(path) as temporary, _quiet(datasets):
+    with replacing_folder(path) as temporary, _quiet(datasets):
         data.save_to_disk(str(temporary))
 
 
@@ -147,23 +144,3 @@ def _quiet(datasets: Any) -> Iterator[None]:
     finally:
         if enabled:
             datasets.enable_progress_bars()
-
-
-@contextmanager
-def _replacing_folder(path: Path) -> Iterator[Path]:
-    """A folder that appears in one step; nothing that exists is replaced."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise DataError(f"{path} exists already; choose another folder.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}.") from None
-    try:
-        yield temporary
-        temporary.chmod(0o755)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

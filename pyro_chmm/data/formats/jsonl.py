@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,12 @@ def write(
 
     :param declare: write a first line where the documents do not show all; a ``meta.json`` beside the file does as well.
     """
-    lines = [json_text(line) for line in _first_line(corpus)] if declare else []
+    declarations = _first_line(corpus) if declare else []
+    write_lines(path, chain(map(json_text, declarations), document_lines(corpus, posteriors)))
+
+
+def document_lines(corpus: Corpus, posteriors: Sequence[NDArray[np.floating]] | None = None) -> Iterator[str]:
+    """The documents as they are written, a line each."""
     for number in range(corpus.num_documents):
         document, span = _document(corpus, number), corpus.document_slice(number)
         if corpus.gold is not None:
@@ -173,8 +179,7 @@ def write(
             lf: _column(ids, corpus.observed_set)
             for lf, ids in zip(corpus.lf_names, corpus.observed_labels[span].T, strict=True)
         }
-        lines.append(json_text(document))
-    write_lines(path, lines)
+        yield json_text(document)
 
 
 def _first_line(corpus: Corpus) -> list[dict[str, Sequence[str]]]:
