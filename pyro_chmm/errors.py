@@ -32,5 +32,9 @@ class TrainingError(PyroCHMMError):
     """Training that cannot go on: a loss or gradient that is not finite, or a failed verification."""
 
 
+class RankError(PyroCHMMError):
+    """One of several processes ended early, and the others cannot go on without it."""
+
+
 class ChainError(PyroCHMMError, ValueError):
     """Input that the chain's inference cannot work on: shapes, dtypes, devices or values."""

@@ -235,7 +235,13 @@ class PackedCorpus:
         return torch.index_select(self._resident, 0, torch.from_numpy(index), out=self._gathered[: len(index)])
 
     def shuffled(self, batch_size: int, batch_tokens: int, generator: torch.Generator) -> Iterator[PackedBatch]:
-        """Batches in random order; every document once, empty ones left out.
+        """The batches of :meth:`shuffled_documents`."""
+        return map(self.batch, self.shuffled_documents(batch_size, batch_tokens, generator))
+
+    def shuffled_documents(
+        self, batch_size: int, batch_tokens: int, generator: torch.Generator
+    ) -> Iterator[NDArray[np.int64]]:
+        """Documents batch by batch, in random order; every document once, empty ones left out.
 
         :param batch_size: at most so many documents a batch.
         :param batch_tokens: at most so many tokens a batch, unless one document is longer.
@@ -249,16 +255,20 @@ class PackedCorpus:
             last = int(np.searchsorted(ends, before + batch_tokens, side="right"))
             last = min(max(last, first + 1), first + batch_size)
             # ascending inside a batch: vectors are read from disk in order
-            yield self.batch(np.sort(order[first:last]))
+            yield np.sort(order[first:last])
             first, before = last, int(ends[last - 1])
 
     def in_order(self, max_tokens: int = 65_536) -> Iterator[PackedBatch]:
-        """Batches of consecutive documents, of at most ``max_tokens`` tokens unless one document is longer."""
+        """The batches of :meth:`consecutive`."""
+        return map(self.batch, self.consecutive(max_tokens))
+
+    def consecutive(self, max_tokens: int = 65_536) -> Iterator[NDArray[np.int64]]:
+        """Consecutive documents batch by batch, at most ``max_tokens`` tokens in each unless one document is longer."""
         offsets, first = self.corpus.offsets, 0
         while first < self.corpus.num_documents:
             last = int(np.searchsorted(offsets, offsets[first] + max_tokens, side="right")) - 1
             last = min(max(last, first + 1), self.corpus.num_documents)
-            yield self.batch(np.arange(first, last, dtype=np.int64))
+            yield np.arange(first, last, dtype=np.int64)
             first = last
 
 

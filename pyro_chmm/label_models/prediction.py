@@ -38,19 +38,18 @@ def chain_inputs(
 
 
 @torch.no_grad()
-def most_probable(conditionals: Conditionals, batch: PackedBatch, logits: Tensor | None = None) -> NDArray[np.int16]:
-    """The most probable label sequences (Viterbi), ``(N,)``."""
+def most_probable(conditionals: Conditionals, batch: PackedBatch, logits: Tensor | None = None) -> Tensor:
+    """The most probable label sequences (Viterbi), ``(N,)`` int16."""
     path = chain.viterbi(*chain_inputs(conditionals, batch, logits), logits=False, backend=conditionals.config.backend)
-    return path.labels.cpu().numpy().astype(np.int16)
+    return path.labels.to(torch.int16)
 
 
 @torch.no_grad()
-def label_marginals(conditionals: Conditionals, batch: PackedBatch, logits: Tensor | None = None) -> NDArray[np.float32]:
-    """Posterior marginals of the labels, ``(N, L)``, rows that sum to 1."""
+def label_marginals(conditionals: Conditionals, batch: PackedBatch, logits: Tensor | None = None) -> Tensor:
+    """Posterior marginals of the labels, ``(N, L)`` float32, rows that sum to 1."""
     inputs = chain_inputs(conditionals, batch, logits)
     state = chain.marginals(*inputs, logits=False, backend=conditionals.config.backend).state
-    found: NDArray[np.float32] = (state / state.sum(dim=-1, keepdim=True).clamp(min=1e-30)).float().cpu().numpy()
-    return found
+    return (state / state.sum(dim=-1, keepdim=True).clamp(min=1e-30)).float()
 
 
 @torch.no_grad()
@@ -74,9 +73,9 @@ def chosen(conditionals: Conditionals, packed: PackedCorpus, gold: NDArray[np.in
                 conditionals.config = config
                 weighed = packed.reweighed(batch, o_weights(config, training=False)).to(device)
                 if by_f1:
-                    found[number].append(most_probable(conditionals, weighed, logits))
+                    found[number].append(most_probable(conditionals, weighed, logits).cpu().numpy())
                 else:
-                    marginals = label_marginals(conditionals, weighed, logits)
+                    marginals = label_marginals(conditionals, weighed, logits).cpu().numpy()
                     right = marginals[np.arange(stop - start), gold[start:stop]]
                     likelihood[number] += np.log(np.maximum(right, 1e-12), dtype=np.float64).sum()
     finally:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from pyro_chmm.data.abbreviations import carry_votes
-from pyro_chmm.data.batching import PackedBatch, PackedCorpus
+from pyro_chmm.data.batching import PackedCorpus
 from pyro_chmm.data.corpus import Corpus
 from pyro_chmm.data.encoder import encode, resolve_encoder
 from pyro_chmm.data.labels import ABSTAIN, LabelSet
@@ -21,11 +21,12 @@ from pyro_chmm.data.scoring import Score, score
 from pyro_chmm.errors import ConfigError, DataError
 from pyro_chmm.label_models import model_files
 from pyro_chmm.label_models.base import LabelModel
+from pyro_chmm.label_models.corpus_inference import batches, decoded_ids, log_evidence, marginals, mean_over_documents
 from pyro_chmm.label_models.explanation import DecodedBatch, Explanation, decode, explain, find_token
 from pyro_chmm.label_models.fitting_data import aligned, check_training_data, matching, with_lf
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.posterior import Posterior
-from pyro_chmm.label_models.prediction import CHOICES, chosen, label_marginals, most_probable
+from pyro_chmm.label_models.prediction import CHOICES, chosen
 from pyro_chmm.label_models.prior_predictive import PriorPredictive
 from pyro_chmm.model.checkpoint import Checkpoints
 from pyro_chmm.model.conditionals import Conditionals, encoder_settings, o_weights
@@ -33,7 +34,6 @@ from pyro_chmm.model.config import SparseCHMMConfig
 from pyro_chmm.model.initialization import initialize, observed_statistics
 from pyro_chmm.model.priors import AnyPrior, AnyReliabilityPrior, AnyTransitionPrior, Prior, prior_spec, resolve_prior
 from pyro_chmm.model.priors.registry import CALLABLE
-from pyro_chmm.model.sparse_chmm import prior_objective
 from pyro_chmm.model.training import EpochRecord, Selection, Trainer
 from pyro_chmm.presets import load_preset
 
@@ -219,38 +219,29 @@ class SparseCHMM(LabelModel):
         if self.config.select == "valid-f1" and gold is not None:
             found = self._score(packed, gold)
             return Selection(found.f1, {"f1": found.f1, "precision": found.precision, "recall": found.recall})
-        return Selection(self._evidence(packed, prior) / max(packed.corpus.num_tokens, 1))
+        return Selection(log_evidence(self._fitted(), packed, prior) / max(packed.corpus.num_tokens, 1))
 
     def _score(self, packed: PackedCorpus, gold: NDArray[np.int16]) -> Score:
-        return score(packed.corpus.label_set, gold, self._decode(packed), packed.corpus.offsets)
+        return score(packed.corpus.label_set, gold, decoded_ids(self._fitted(), packed), packed.corpus.offsets)
 
     def evidence(self, corpus: Corpus) -> float:
         """Log evidence of a corpus's weak labels, in nats, weighed as in training; no gold label is seen."""
-        return self._evidence(self._pack(self._aligned(corpus), training=True))
-
-    @torch.no_grad()
-    def _evidence(self, packed: PackedCorpus, prior: AnyPrior | None = None) -> float:
-        """Evidence and, given the prior on the emission, what it and the other priors add."""
-        conditionals, total = self._fitted(), 0.0
-        for batch in self._batches(packed):
-            total += float(conditionals.log_evidence(conditionals.emission_mean(batch.document_vectors), batch).sum())
-            total += 0.0 if prior is None else float(prior_objective(conditionals, prior, batch))
-        return total
+        return log_evidence(self._fitted(), self._pack(self._aligned(corpus), training=True))
 
     # prediction
 
     def predict_ids(self, corpus: Corpus) -> NDArray[np.int16]:
         """Most probable labels (Viterbi), ``(N,)`` ids; valid BIO unless ``constrained_decoding`` is off."""
-        return self._decode(self._pack(self._aligned(corpus), training=False))
+        return decoded_ids(self._fitted(), self._pack(self._aligned(corpus), training=False))
 
     def predict_proba(self, corpus: Corpus) -> list[NDArray[np.float32]]:
         """Posterior marginals of each document's labels, ``(T, L)`` each; rows sum to 1."""
-        return self._proba(self._pack(self._aligned(corpus), training=False))
+        return list(marginals(self._fitted(), self._pack(self._aligned(corpus), training=False)))
 
     def label(self, corpus: Corpus) -> tuple[NDArray[np.int16], list[NDArray[np.float32]]]:
         """What :meth:`predict_ids` and :meth:`predict_proba` give, from vectors that are read once."""
         packed = self._pack(self._aligned(corpus), training=False)
-        return self._decode(packed), self._proba(packed)
+        return decoded_ids(self._fitted(), packed), list(marginals(self._fitted(), packed))
 
     def stage_scores(self, corpus: Corpus) -> dict[int, Score]:
         """Strict scores on gold labels after each stage; only after :meth:`fit`.
@@ -266,10 +257,6 @@ class SparseCHMM(LabelModel):
         self.use_stage(self.best_stage_)
         return found
 
-    def _proba(self, packed: PackedCorpus) -> list[NDArray[np.float32]]:
-        parts = [label_marginals(self._fitted(), batch) for batch in self._batches(packed)]
-        return np.split(np.concatenate(parts), packed.corpus.offsets[1:-1]) if parts else []
-
     def explain(self, corpus: Corpus, document: int | str, token: int) -> Explanation:
         """Why a token has its label: each LF's vote and evidence, what the neighbours say, and the posterior that they make.
 
@@ -284,29 +271,17 @@ class SparseCHMM(LabelModel):
     def decoded(self, corpus: Corpus) -> Iterator[DecodedBatch]:
         """All that prediction goes through, for inspection: consecutive documents, a batch at a time."""
         packed = self._pack(self._aligned(corpus), training=False)
-        return (decode(self._fitted(), batch).cpu() for batch in self._batches(packed))
+        return (decode(self._fitted(), batch).cpu() for batch in batches(self._fitted(), packed))
 
-    @torch.no_grad()
     def reliabilities(self, corpus: Corpus) -> NDArray[np.float64]:
         """Predicted reliability of each LF on each label, mean over documents: ``(K, L)``."""
-        packed = self._pack(self._aligned(corpus), training=False)
-        conditionals = self._fitted()
-        parts = [
-            conditionals.reliability(batch.document_vectors).double().cpu() for batch in self._batches(packed)
-        ]
-        return torch.cat(parts).mean(dim=0)[: len(self.lf_names)].numpy()
+        packed, conditionals = self._pack(self._aligned(corpus), training=False), self._fitted()
+        return mean_over_documents(conditionals, packed, conditionals.reliability)[: len(self.lf_names)]
 
-    @torch.no_grad()
     def emission(self, corpus: Corpus) -> NDArray[np.float64]:
         """Mean emission over documents: ``(K, L, L)``."""
-        packed = self._pack(self._aligned(corpus), training=False)
-        conditionals = self._fitted()
-        total = sum(
-            conditionals.emission_mean(batch.document_vectors).double().sum(dim=0).cpu()
-            for batch in self._batches(packed)
-        )
-        mean: Tensor = torch.as_tensor(total) / max(corpus.num_documents, 1)
-        return mean[: len(self.lf_names)].numpy()
+        packed, conditionals = self._pack(self._aligned(corpus), training=False), self._fitted()
+        return mean_over_documents(conditionals, packed, conditionals.emission_mean)[: len(self.lf_names)]
 
     def posterior(self, corpus: Corpus, draws: int = 200, seed: int = 0) -> Posterior:
         """What the model believes of a corpus, as draws that are made when they are asked for.
@@ -356,13 +331,6 @@ class SparseCHMM(LabelModel):
         """
         self._fitted()
         return matching(corpus, self.lf_names, self.label_set or corpus.label_set)
-
-    def _batches(self, packed: PackedCorpus) -> Iterator[PackedBatch]:
-        return (batch.to(self.device) for batch in packed.in_order())
-
-    def _decode(self, packed: PackedCorpus) -> NDArray[np.int16]:
-        parts = [most_probable(self._fitted(), batch) for batch in self._batches(packed)]
-        return np.concatenate([np.zeros(0, np.int16), *parts])
 
     # files
 

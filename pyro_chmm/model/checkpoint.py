@@ -16,10 +16,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from pyro_chmm import ranks
 from pyro_chmm.atomic import replacing
 from pyro_chmm.errors import ModelFileError
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass
@@ -88,14 +89,16 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def random_states(generator: torch.Generator) -> dict[str, Tensor]:
-    """The states of all random numbers that training draws."""
-    states = {"rng/torch": torch.get_rng_state(), "rng/shuffle": generator.get_state()}
-    return states | ({"rng/cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
+    """The states of all random numbers that training draws; a row for each rank, but for the shuffling, which they share."""
+    states = {"rng/torch": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["rng/cuda"] = torch.cuda.get_rng_state()
+    return {name: ranks.stacked(state) for name, state in states.items()} | {"rng/shuffle": generator.get_state()}
 
 
 def set_random_states(tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
-    """Go on with the random numbers of :func:`random_states`."""
-    torch.set_rng_state(tensors["rng/torch"])
+    """Go on with this rank's random numbers of :func:`random_states`."""
+    torch.set_rng_state(tensors["rng/torch"][ranks.rank()].clone())
     generator.set_state(tensors["rng/shuffle"])
     if "rng/cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["rng/cuda"])
+        torch.cuda.set_rng_state(tensors["rng/cuda"][ranks.rank()].clone())

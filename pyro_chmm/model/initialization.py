@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pyro_chmm import ranks
 from pyro_chmm.data.batching import PackedCorpus
 from pyro_chmm.data.ngrams import WithNGrams
 from pyro_chmm.errors import TrainingError
@@ -91,12 +92,13 @@ def initialize_corpus_emission(conditionals: Conditionals) -> None:
 
 
 def standardize(layer: StandardizedProjection, vectors: NDArray[np.float16] | WithNGrams) -> None:
-    """Set a layer's mean and deviation, in float64 over slices: vectors may be larger than memory."""
+    """Set a layer's mean and deviation, in float64 over slices: vectors may be larger than memory. Each rank reads its share."""
     total, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
-    for start in range(0, len(vectors), 16_384):
+    for start in range(16_384 * ranks.rank(), len(vectors), 16_384 * ranks.size()):
         part = np.asarray(vectors[start : start + 16_384], dtype=np.float64)
         total += part.sum(axis=0)
         squares += (part * part).sum(axis=0)
+    ranks.add(torch.from_numpy(total), torch.from_numpy(squares))
     count = max(len(vectors), 1)
     mean = total / count
     deviation = np.sqrt(np.maximum(squares / count - mean**2, 0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -16,17 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pyro_chmm import progress
+from pyro_chmm import progress, ranks
 from pyro_chmm.data.batching import PackedBatch, PackedCorpus
 from pyro_chmm.errors import ChainError, ModelFileError, TrainingError
 from pyro_chmm.model import initialization
 from pyro_chmm.model.averaging import WeightAverage
 from pyro_chmm.model.checkpoint import Checkpoint, Checkpoints, random_states, read_checkpoint, set_random_states
 from pyro_chmm.model.conditionals import Conditionals
-from pyro_chmm.model.networks import StandardizedLinear, StandardizedProjection
+from pyro_chmm.model.gradient_steps import GradientSteps
+from pyro_chmm.model.networks import StandardizedLinear
 from pyro_chmm.model.prior_densities import check_priors
 from pyro_chmm.model.priors import AnyPrior
-from pyro_chmm.model.sparse_chmm import SparseCHMMGuide, SparseCHMMModel
 from pyro_chmm.model.verification import refuse_mismatch
 from pyro_chmm.model.wxor import wxor_rates, wxor_scores
 
@@ -86,12 +85,8 @@ class Trainer:
         config = conditionals.config
         self.conditionals, self.config, self.select = conditionals.eval(), config, select
         self.train, self.extra, self.vote = train, extra, vote
-        self.model = SparseCHMMModel(conditionals, prior, config.kl_weight, config.marginalize)
-        self.guide = SparseCHMMGuide(conditionals, prior, config.kl_weight)
-        self.elbo = self.model.elbo()
-        self.shuffle = torch.Generator().manual_seed(config.seed)
-        self.device = conditionals.initial.device
-        self.penalized: list[Tensor] = []
+        self.steps = GradientSteps(conditionals, prior, train)
+        self.shuffle, self.device = self.steps.shuffle, self.steps.device
         self.average = WeightAverage(conditionals, config.weight_averaging)
         self.recent: deque[float] = deque(maxlen=config.selection_window)
         self.history: list[EpochRecord] = []
@@ -120,7 +115,9 @@ class Trainer:
         first = 1 if self.resumed is None else int(self.resumed.state["stage"])
         if self.resumed is None:
             self.prepare()
-            check_priors(self.model.prior, self.conditionals, next(iter(self.train.in_order())).to(self.device))
+            if ranks.rank():  # what is drawn differs between ranks
+                torch.manual_seed(self.config.seed + ranks.rank())
+            check_priors(self.steps.model.prior, self.conditionals, next(iter(self.train.in_order())).to(self.device))
         if self.resumed is None and self.config.verify and self.config.marginalize == "fast":
             self.verify()
         networks, config = self.conditionals.networks, self.config
@@ -142,10 +139,10 @@ class Trainer:
         :raises TrainingError: where it differs from enumeration.
         """
         order = self.shuffle.get_state()
-        batch = next(iter(self.batches()))
+        batch = next(iter(self.steps.shares())).batch
         self.shuffle.set_state(order)
         with torch.random.fork_rng(devices=[]):
-            refuse_mismatch(self.conditionals, self.model.prior, batch)
+            refuse_mismatch(self.conditionals, self.steps.model.prior, batch)
 
     def restore_best(self) -> int:
         """Put the weights of the best stage in place, of the earlier one among equals; returns that stage."""
@@ -156,11 +153,6 @@ class Trainer:
     def restore(self, stage: int) -> None:
         """Put the weights kept for a stage in place."""
         self.conditionals.restore(stage, self.stage_weights[stage])
-
-    def batches(self) -> Iterator[PackedBatch]:
-        """An epoch of the training documents in random order."""
-        for batch in self.train.shuffled(self.config.batch_size, self.config.batch_tokens, self.shuffle):
-            yield batch.to(self.device)
 
     def prepare(self) -> None:
         """Initialise from observed statistics, then pre-train the reliabilities by eq. (7)."""
@@ -190,20 +182,26 @@ class Trainer:
         triples = (
             (conditionals.reliability(batch.document_vectors), batch.weak_labels, batch.document_index)
             for source in sources
-            for batch in (part.to(self.device) for part in source.in_order())
+            for batch in self.share_of(source)
         )
         rates = wxor_rates(triples, conditionals.networks.num_lfs, conditionals.networks.num_labels)
         conditionals.wxor.copy_(wxor_scores(rates, config.wxor_normalization))
-        means = [
-            conditionals.predicted_emission(batch.to(self.device).document_vectors).sum(dim=0)
-            for batch in self.train.in_order()
-        ]
-        mean = torch.stack(means).sum(dim=0) / max(self.train.corpus.num_documents, 1)
+        mean = torch.zeros_like(conditionals.observed_emission)
+        for batch in self.share_of(self.train):
+            mean += conditionals.predicted_emission(batch.document_vectors).sum(dim=0)
+        ranks.add(mean)
+        mean /= max(self.train.corpus.num_documents, 1)
         target = config.addon_weight * conditionals.observed_emission + (1 - config.addon_weight) * mean
         conditionals.networks.addon.bias.fill_(_ADDON_BIAS)
         conditionals.stage = 2
         with torch.enable_grad():
             self.pretrain(conditionals.networks.addon, target)
+
+    def share_of(self, packed: PackedCorpus) -> Iterator[PackedBatch]:
+        """This rank's share of some documents, in order."""
+        for number, documents in enumerate(packed.consecutive()):
+            if number % ranks.size() == ranks.rank():
+                yield packed.batch(documents).to(self.device)
 
     def run_stage(self, stage: int, layers: list[nn.Module], learning_rate: float, epochs: int) -> None:
         """Train some layers, keep the best weights and stop when patience runs out."""
@@ -222,7 +220,7 @@ class Trainer:
                 advance(1, note=f"loss {record.loss:.4f}{f1}")
                 self.recent.append(record.selection)
                 waited = 0 if self.keep_if_better(stage, fmean(self.recent)) else waited + 1
-                if self.checkpoints is not None and self.checkpoints.due():
+                if self.checkpoints is not None and ranks.agreed(self.checkpoints.due()):
                     self.checkpoint(self.checkpoints, stage, epoch, waited, optimizer)
         self.restore(stage)
 
@@ -240,7 +238,8 @@ class Trainer:
         state = {"stage": stage, "epoch": epoch, "waited": waited, "recent": list(self.recent), "config": self.config.to_dict()}
         state["selection"] = {str(kept): value for kept, value in self.stage_selection.items()}
         state["history"] = [asdict(record) for record in self.history]
-        checkpoints.write(state, tensors)
+        if ranks.rank() == 0:
+            checkpoints.write(state, tensors)
 
     def resume(self, found: Checkpoint) -> None:
         """Take up where a checkpoint was written.
@@ -258,6 +257,8 @@ class Trainer:
             self.average.restore(found.part("average/"))
             self.recent.extend(map(float, found.state["recent"]))
             int(found.state["stage"]), int(found.state["epoch"]), int(found.state["waited"])
+            if (written := len(found.tensors["rng/torch"])) != ranks.size():
+                raise ValueError(f"{written} processes wrote it, and these are {ranks.size()}")
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ModelFileError(f"The checkpoint does not fit this run: {' '.join(str(error).split())}.") from None
         self.resumed = found
@@ -279,15 +280,8 @@ class Trainer:
     def begin_stage(self, stage: int, layers: list[nn.Module], learning_rate: float) -> torch.optim.Optimizer:
         """Freeze all but some layers; returns an optimiser of theirs."""
         self.conditionals.stage = stage
-        self.conditionals.requires_grad_(False)
-        corpus_emission = self.conditionals.networks.corpus_emission
-        layers = layers if corpus_emission is None else [*layers, corpus_emission]
-        for layer in layers:
-            layer.requires_grad_(True)
-        parts = [part for layer in layers for part in layer.modules() if isinstance(part, StandardizedProjection)]
-        self.penalized = [part.weight for part in parts if not part.dropout]  # dropout is penalty enough
         self.average = WeightAverage(self.conditionals, self.config.weight_averaging)
-        return torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=learning_rate, fused=True)
+        return self.steps.begin(layers, learning_rate)
 
     def averaged_selection(self) -> Selection:
         """How good the averaged weights are."""
@@ -315,85 +309,25 @@ class Trainer:
         """One pass over the training documents, then the selection score."""
         started = time.perf_counter()
         self.conditionals.train()
-        totals = {"loss": 0.0, "kl": 0.0, "entropy": 0.0, "prior": 0.0}
-        for step, batch in enumerate(self.batches(), start=1):
-            where = f"stage {stage}, epoch {epoch}, step {step}"
-            try:
-                loss = self.step(batch, optimizer, where)
-            except (MemoryError, RuntimeError) as error:
-                if not _out_of_memory(error):
-                    raise
-                raise TrainingError(
-                    f"Training ran out of memory at {where}, documents {self.ids_of(batch)}: lower batch_tokens (--batch-tokens), "
-                    f"which is {self.config.batch_tokens}, or split documents that are longer than that. The best weights so far "
-                    "are kept."
-                ) from error
-            totals["loss"] += loss
-            for name, value in self.model.terms.items():
-                totals[name] += float(value)
+        names = ("loss", "kl", "entropy", "prior")
+        sums = torch.zeros(len(names), dtype=torch.float64, device=self.device)
+        for number, share in enumerate(self.steps.shares(), start=1):
+            loss = self.steps.step(share, optimizer, f"stage {stage}, epoch {epoch}, step {number}")
+            self.average.update()
+            if share.counts:
+                terms = {"loss": loss, **self.steps.model.terms}
+                sums += torch.stack([torch.as_tensor(terms.get(name, 0.0), dtype=torch.float64) for name in names]).to(sums)
+        ranks.add(sums)
         self.conditionals.eval()
         seconds = time.perf_counter() - started
         try:
             selection = self.averaged_selection()
         except ChainError as error:
-            raise self.not_finite(f"stage {stage}, after epoch {epoch}") from error
+            raise self.steps.not_finite(f"stage {stage}, after epoch {epoch}") from error
         tokens = max(self.train.corpus.num_tokens, 1)
-        loss, kl, entropy, prior = (totals[name] / tokens for name in ("loss", "kl", "entropy", "prior"))
+        loss, kl, entropy, prior = (sums / tokens).tolist()
         evidence = -loss + self.config.kl_weight * kl + self.config.posterior_sharpening * entropy + prior
         f1, precision, recall = (selection.scores.get(name) for name in ("f1", "precision", "recall"))
         return EpochRecord(
             *(stage, epoch, loss, evidence - kl, evidence, kl, selection.value), f1, precision, recall, seconds
         )
-
-    def step(self, batch: PackedBatch, optimizer: torch.optim.Optimizer, where: str) -> float:
-        """One gradient step; returns the loss summed over the batch.
-
-        :raises TrainingError: where the loss, a gradient or, after the step, a weight is not finite.
-        """
-        optimizer.zero_grad(set_to_none=True)
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Encountered")  # not_finite() says it better
-                loss: Tensor = self.elbo.differentiable_loss(self.model, self.guide, batch)  # type: ignore[no-untyped-call]
-        except ValueError as error:  # the chain and Pyro refuse NaN before it becomes a loss
-            concentration = self.conditionals.concentration(batch.document_vectors)
-            if isinstance(error, ChainError) or not bool(torch.isfinite(concentration).all()):
-                raise self.not_finite(f"{where}, documents {self.ids_of(batch)}") from error
-            raise
-        penalty = self.config.weight_penalty * sum((weight**2).sum() for weight in self.penalized)
-        (loss / len(batch.weak_labels) + penalty).backward()
-        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        norm = nn.utils.clip_grad_norm_(trained, self.config.gradient_clip)
-        value = float(loss.detach())
-        if not np.isfinite(value) or not bool(torch.isfinite(norm)):
-            raise self.not_finite(f"{where}, documents {self.ids_of(batch)}")
-        optimizer.step()
-        self.average.update()
-        if not all(bool(torch.isfinite(parameter).all()) for parameter in trained):
-            raise self.not_finite(f"{where}, documents {self.ids_of(batch)}")
-        return value
-
-    def ids_of(self, batch: PackedBatch) -> str:
-        """The documents of a batch, for messages."""
-        ids = [self.train.corpus.document_ids[m] for m in batch.documents.tolist()]
-        return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
-
-    def not_finite(self, where: str) -> TrainingError:
-        """The error that names the step and what is not finite: a parameter, else a gradient, else what the weights give."""
-        named = list(self.conditionals.named_parameters())
-        weights = [f"the parameter {name}" for name, value in named if not bool(torch.isfinite(value).all())]
-        gradients = [
-            f"the gradient of {name}"
-            for name, value in named
-            if value.grad is not None and not bool(torch.isfinite(value.grad).all())
-        ]
-        largest = max(named, key=lambda pair: float(pair[1].detach().abs().max()))[0]
-        guilty = [*weights, *gradients, f"the objective (the largest weight is in the parameter {largest})"][0]
-        return TrainingError(
-            f"Training stopped at {where}: {guilty} is not finite. The best weights so far are kept; try a smaller learning rate."
-        )
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """PyTorch's allocator for the CPU has no error of its own."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "you tried to allocate" in str(error)

@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pyro_chmm import ranks
+
 
 def wxor_rates(batches: Iterable[tuple[Tensor, Tensor, Tensor]], num_lfs: int, num_labels: int) -> Tensor:
     """Disagreement rates, eq. (5) summed over a corpus and divided by the LF's observations of the query label.
@@ -15,7 +17,8 @@ def wxor_rates(batches: Iterable[tuple[Tensor, Tensor, Tensor]], num_lfs: int, n
     The sum over the other LFs is taken first, so the work is O(N K L), not O(N K^2 L^2). An LF adds nothing to its own sum:
     its observation is one-hot and the diagonal is 0.
 
-    :param batches: triples of reliabilities ``(B, K, L)``, weak labels ``(N, K)`` (-1: abstained) and document index ``(N,)``.
+    :param batches: this rank's triples of reliabilities ``(B, K, L)``, weak labels ``(N, K)`` (-1: abstained) and document index
+        ``(N,)``.
     :returns: ``(K, L, L)`` with axes (LF, query label, target label), 0 in the row and column of O and on the diagonal.
     """
     totals = torch.zeros(num_lfs, num_labels, num_labels, dtype=torch.float64)
@@ -29,6 +32,7 @@ def wxor_rates(batches: Iterable[tuple[Tensor, Tensor, Tensor]], num_lfs: int, n
         doubt = (1 - trust) * observed
         totals += torch.einsum("nkq,nt->kqt", doubt, support).cpu()
         counts += observed.sum(dim=0).cpu()
+    ranks.add(totals, counts)
     rates = totals / counts.clamp(min=1).unsqueeze(-1)
     diagonal = torch.eye(num_labels, dtype=torch.bool)
     return rates.masked_fill(diagonal, 0.0)

@@ -354,7 +354,8 @@ def test_silence_is_weighed_by_validation_f1(demo: CorpusSplits, monkeypatch: py
 
     def most_probable(conditionals: Conditionals, batch: batching.PackedBatch, logits: Any) -> Any:
         assert demo.valid.gold is not None  # and all of it is one batch
-        return demo.valid.gold if conditionals.config.o_weight_prediction == best[0] else np.zeros_like(demo.valid.gold)
+        right = conditionals.config.o_weight_prediction == best[0]
+        return torch.tensor(demo.valid.gold if right else np.zeros_like(demo.valid.gold))
 
     with monkeypatch.context() as patch:
         patch.setattr("pyro_chmm.label_models.prediction.most_probable", most_probable)

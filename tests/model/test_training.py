@@ -13,6 +13,7 @@ from torch import Tensor
 from pyro_chmm import chain
 from pyro_chmm.errors import TrainingError
 from pyro_chmm.model import initialization, training
+from pyro_chmm.model.gradient_steps import Share
 from pyro_chmm.model.training import EpochRecord, Selection, Trainer
 from pyro_chmm.model.verification import loss_and_gradients
 from pyro_chmm.model.wxor import wxor_rates, wxor_scores
@@ -209,10 +210,10 @@ def test_a_step_follows_the_gradient_of_evidence_and_penalty() -> None:
     batch = next(trainer.train.in_order()).to("cpu", torch.float64)
     layer = conditionals.networks.transition.outer
     layer.weight.data += 0.1
-    trainer.penalized = [layer.weight]
+    trainer.steps.penalized = [layer.weight]
 
     def objective() -> float:
-        loss, _ = loss_and_gradients(conditionals, trainer.model.prior, batch, "enum")
+        loss, _ = loss_and_gradients(conditionals, trainer.steps.model.prior, batch, "enum")
         return float(loss / len(batch.weak_labels) + 0.1 * (layer.weight.detach() ** 2).sum())
 
     before, slopes = layer.weight.detach().clone(), {}
@@ -223,7 +224,7 @@ def test_a_step_follows_the_gradient_of_evidence_and_penalty() -> None:
             values.append(objective())
         layer.weight.data[place] = before[place]
         slopes[place] = (values[0] - values[1]) / 2e-6
-    trainer.step(batch, torch.optim.SGD([layer.weight], lr=1.0), "here")
+    trainer.steps.step(Share(batch, len(batch.weak_labels)), torch.optim.SGD([layer.weight], lr=1.0), "here")
     for place, slope in slopes.items():
         assert float((before - layer.weight.detach())[place]) == pytest.approx(slope, rel=1e-5)
 
@@ -233,7 +234,7 @@ def test_a_step_is_clipped() -> None:
     trainer.prepare()
     layer = trainer.conditionals.networks.transition.outer
     before = layer.weight.detach().clone()
-    trainer.step(next(trainer.batches()), torch.optim.SGD([layer.weight], lr=1.0), "here")
+    trainer.steps.step(next(trainer.steps.shares()), torch.optim.SGD([layer.weight], lr=1.0), "here")
     assert float((layer.weight - before).norm().detach()) == pytest.approx(1e-3, rel=1e-3)
 
 
@@ -341,7 +342,7 @@ def test_weights_of_a_step_that_overflows_are_not_kept() -> None:
     layer = trainer.conditionals.networks.transition
     optimizer = torch.optim.SGD([layer.bias], lr=float("inf"))
     with pytest.raises(TrainingError, match=r"at here, documents .*parameter networks.transition.bias is not finite"):
-        trainer.step(next(trainer.batches()), optimizer, "here")
+        trainer.steps.step(next(trainer.steps.shares()), optimizer, "here")
 
 
 def test_a_fast_path_that_is_wrong_is_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
