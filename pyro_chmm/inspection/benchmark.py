@@ -30,7 +30,8 @@ from pyro_chmm.data.scoring import Score
 from pyro_chmm.errors import ConfigError, EncoderError, MissingPackageError
 from pyro_chmm.inspection.benchmark_systems import SYSTEMS, Setup, choose_systems, settings_of
 from pyro_chmm.label_models.base import LabelModel
-from pyro_chmm.label_models.runs import SCORED_SPLITS, checked_device, corpus_hash, score_record, stage_scores, train_corpus
+from pyro_chmm.label_models.run_record import corpus_hash
+from pyro_chmm.label_models.runs import SCORED_SPLITS, checked_device, score_record, stage_scores, train_corpus
 from pyro_chmm.label_models.sparse_chmm import SparseCHMM
 from pyro_chmm.model.conditionals import encoder_settings
 from pyro_chmm.model.config import SparseCHMMConfig

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import json
 import logging
-import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pyro_chmm import ranks
 from pyro_chmm.data.corpus import Corpus, CorpusSplits
 from pyro_chmm.data.datasets import is_path, load_dataset
 from pyro_chmm.data.formats.jsonl import write_predictions
@@ -29,7 +27,7 @@ from pyro_chmm.label_models import exporting
 from pyro_chmm.label_models.best_consensus import best_consensus
 from pyro_chmm.label_models.majority_vote import MajorityVote
 from pyro_chmm.label_models.run_folder import CONFIG, HISTORY, METRICS, PREDICTIONS, RunFolder
-from pyro_chmm.label_models.run_record import peak_rss_mb, versions
+from pyro_chmm.label_models.run_record import add_run, corpus_hash, peak_rss_mb, write_history, write_json
 from pyro_chmm.label_models.sparse_chmm import SparseCHMM
 from pyro_chmm.model.checkpoint import Checkpoint, Checkpoints, read_checkpoint
 
@@ -37,20 +35,6 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT = "checkpoint.safetensors"
 SCORED_SPLITS = ("valid", "test")
-HISTORY_COLUMNS = (
-    "stage",
-    "epoch",
-    "loss",
-    "elbo",
-    "evidence",
-    "kl",
-    "valid_f1",
-    "valid_precision",
-    "valid_recall",
-    "seconds",
-)
-
-
 @dataclass(frozen=True)
 class RunSettings:
     """What a run is made of.
@@ -120,37 +104,65 @@ def resume(directory: Path) -> Run:
 
 
 def _fit(settings: RunSettings, found: Checkpoint | None) -> Run:
+    """All ranks train and label together; one writes."""
     started, clock = datetime.now(UTC), time.perf_counter()
     directory = settings.directory
-    with RunFolder(directory, overwrite=settings.overwrite) as folder, _telling_of(directory / CHECKPOINT):
+    with (
+        ranks.joined(checked_device(settings.device)) as device,
+        _folder(settings) as folder,
+        _telling_of(directory / CHECKPOINT),
+    ):
         logger.debug("Command: %s", settings.command)
-        splits = load_dataset(settings.data, data_root=settings.data_root, lfs=settings.lfs)
-        train = train_corpus(splits, settings.train_split)
-        model = SparseCHMM(preset=settings.preset, device=checked_device(settings.device), **settings.hyperparameters)
-        data = {name: corpus_hash(corpus) for name, corpus in splits.splits.items() if name in (settings.train_split, "valid")}
-        if found is not None and found.about.get("data") != data:
-            raise DataError(f"{settings.data} is not what the run in {directory} was trained on; train again with --overwrite.")
-        options = {**_from_anywhere(_options(settings)), "overwrite": settings.overwrite, "command": settings.command}
-        about = {"options": options, "data": data}
-        checkpoints = Checkpoints(directory / CHECKPOINT, about, resume=found is not None)
-        model.fit(train, valid=splits.get("valid"), checkpoints=checkpoints)
-
+        splits, model = _trained(settings, found, device)
         metrics: dict[str, Any] = {"stages": stage_scores(model, splits)}
+        metrics |= _write_predictions(model, splits, None if folder is None else folder.path / PREDICTIONS)
+        if folder is None:
+            return Run(directory, metrics, model.best_stage_)
         model.save(folder.path)
         write_history(model.history_, folder.path / HISTORY)
-        metrics |= _write_predictions(model, splits, folder.path / PREDICTIONS)
         metrics["majority_vote"] = _scores(splits, lambda corpus: MajorityVote().fit(corpus).score(corpus))
         metrics["best_consensus"] = _scores(splits, best_consensus)
         metrics["seconds_per_epoch"] = dict(model.seconds_per_epoch_)
         metrics["seconds_total"] = time.perf_counter() - clock
         metrics["peak_rss_mb"] = peak_rss_mb()
-        _write_json(folder.path / METRICS, metrics)
-        record = {"started": started.isoformat(timespec="seconds"), "best_stage": model.best_stage_}
-        _add_run(folder.path / CONFIG, settings, splits, record)
+        write_json(folder.path / METRICS, metrics)
+        record = {
+            "command": settings.command,
+            "started": started.isoformat(timespec="seconds"),
+            "best_stage": model.best_stage_,
+            "ranks": ranks.size(),
+        }
+        add_run(folder.path / CONFIG, _options(settings), splits, record)
         logger.debug("Finished in %.1f s.", metrics["seconds_total"])
         folder.commit()
         (directory / CHECKPOINT).unlink(missing_ok=True)
     return Run(directory, metrics, model.best_stage_)
+
+
+@contextmanager
+def _folder(settings: RunSettings) -> Iterator[RunFolder | None]:
+    """The run folder, on the rank that writes."""
+    if ranks.rank():
+        yield None
+        return
+    with RunFolder(settings.directory, overwrite=settings.overwrite) as folder:
+        yield folder
+
+
+def _trained(settings: RunSettings, found: Checkpoint | None, device: str) -> tuple[CorpusSplits, SparseCHMM]:
+    """The data and the model trained on them, from a checkpoint if one was found."""
+    splits = load_dataset(settings.data, data_root=settings.data_root, lfs=settings.lfs)
+    train = train_corpus(splits, settings.train_split)
+    model = SparseCHMM(preset=settings.preset, device=device, **settings.hyperparameters)
+    data = {name: corpus_hash(corpus) for name, corpus in splits.splits.items() if name in (settings.train_split, "valid")}
+    if found is not None and found.about.get("data") != data:
+        raise DataError(
+            f"{settings.data} is not what the run in {settings.directory} was trained on; train again with --overwrite."
+        )
+    options = {**_from_anywhere(_options(settings)), "overwrite": settings.overwrite, "command": settings.command}
+    about = {"options": options, "data": data}
+    checkpoints = Checkpoints(settings.directory / CHECKPOINT, about, resume=found is not None)
+    return splits, model.fit(train, valid=splits.get("valid"), checkpoints=checkpoints)
 
 
 @contextmanager
@@ -197,8 +209,12 @@ def predict(
     :raises PyroCHMMError: for a model or data that cannot be used.
     """
     writer = format_to_write(out, form)
-    corpus, ids, posteriors = _labelled(model_directory, data, data_root, split, device)
-    write_labels(out, corpus, ids, posteriors, writer)
+    with ranks.joined(checked_device(device)) as device:
+        corpus, ids, posteriors = _labelled(model_directory, data, data_root, split, device)
+        if ranks.rank():
+            _worked_off(posteriors)
+        else:
+            write_labels(out, corpus, ids, posteriors, writer)
     return corpus.num_documents
 
 
@@ -219,21 +235,26 @@ def export(
     :returns: the numbers of documents, of tokens, and of tokens left out.
     :raises PyroCHMMError: for a model, data or settings that cannot be used.
     """
-    corpus, ids, posteriors = _labelled(model_directory, data, data_root, split, device)
-    left_out = exporting.export(out, corpus, ids, posteriors, to, soft=soft, min_confidence=min_confidence)
+    corpus, ids, posteriors = _labelled(model_directory, data, data_root, split, checked_device(device))
+    left_out = exporting.export(out, corpus, ids, list(posteriors), to, soft=soft, min_confidence=min_confidence)
     return corpus.num_documents, corpus.num_tokens, left_out
 
 
 def _labelled(
     model_directory: Path, data: str, data_root: Path | None, split: str | None, device: str
-) -> tuple[Corpus, NDArray[np.int16], list[NDArray[np.float32]]]:
-    """A split, its labels and its posterior."""
-    model = SparseCHMM.load(model_directory, device=checked_device(device))
+) -> tuple[Corpus, NDArray[np.int16], Iterator[NDArray[np.float32]]]:
+    """A split, its labels and its posterior, a document after the other."""
+    model = SparseCHMM.load(model_directory, device=device)
     splits = load_dataset(data, data_root=data_root, lfs="all")
     if split is None and len(splits.splits) != 1:
         raise DataError(f"{splits.name} has the splits {', '.join(splits.splits)}; choose one with --split.")
     corpus = model.matching(splits[next(iter(splits.splits)) if split is None else split])
     return corpus, *model.label(corpus)
+
+
+def _worked_off(posteriors: Iterator[NDArray[np.float32]]) -> None:
+    """This rank's share of the work on what another one writes."""
+    deque(posteriors, maxlen=0)
 
 
 def evaluate(
@@ -312,62 +333,25 @@ def _scores(splits: CorpusSplits, scored: Any) -> dict[str, dict[str, float] | N
     }
 
 
-def _write_predictions(model: SparseCHMM, splits: CorpusSplits, directory: Path) -> dict[str, dict[str, float] | None]:
-    """``{train,valid,test}.jsonl`` of every split there is; returns the scores of validation and test."""
-    directory.mkdir()
+def _write_predictions(
+    model: SparseCHMM, splits: CorpusSplits, directory: Path | None
+) -> dict[str, dict[str, float] | None]:
+    """``{train,valid,test}.jsonl`` of every split there is; returns the scores of validation and test.
+
+    :param directory: None on ranks that do not write.
+    """
+    if directory is not None:
+        directory.mkdir()
     scores: dict[str, dict[str, float] | None] = dict.fromkeys(SCORED_SPLITS)
     for name, corpus in splits.splits.items():
         ids, posteriors = model.label(corpus)
-        write_predictions(directory / f"{name}.jsonl", corpus, ids, posteriors)
+        if directory is None:
+            _worked_off(posteriors)
+        else:
+            write_predictions(directory / f"{name}.jsonl", corpus, ids, posteriors)
         if name in scores and corpus.gold is not None:
             scores[name] = score_record(score(corpus.label_set, corpus.gold, ids, corpus.offsets))
     return scores
-
-
-def write_history(records: Iterable[Any], path: Path) -> None:
-    """``history.csv``: one row an epoch, an empty field where there is no value."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(HISTORY_COLUMNS)
-        for record in records:
-            values = [getattr(record, column) for column in HISTORY_COLUMNS]
-            writer.writerow(["" if value is None else value for value in values])
-
-
-def corpus_hash(corpus: Corpus) -> str:
-    """sha256 of all that a model sees of a corpus: its tokens, LFs, weak labels and gold labels."""
-    digest = hashlib.sha256(corpus.fingerprint().encode())
-    digest.update(json.dumps([corpus.label_set.entity_types, corpus.lf_names]).encode())
-    for ids in (corpus.weak_labels, corpus.gold):
-        digest.update(b"-" if ids is None else ids.astype("<i2").tobytes())
-    return digest.hexdigest()
-
-
-def _add_run(path: Path, settings: RunSettings, splits: CorpusSplits, record: dict[str, Any]) -> None:
-    """Add to the model's ``config.json`` how it came about, under the key ``run``."""
-    config = json.loads(path.read_text(encoding="utf-8"))
-    first = next(iter(splits.splits.values()))
-    config["run"] = {
-        "command": settings.command,
-        "options": _options(settings),
-        "data": {
-            "name": splits.name,
-            "entity_types": first.label_set.entity_types,
-            "lf_names": first.lf_names,
-            "splits": {
-                name: {
-                    "documents": corpus.num_documents,
-                    "tokens": corpus.num_tokens,
-                    "sha256": corpus_hash(corpus),
-                }
-                for name, corpus in splits.splits.items()
-            },
-        },
-        "versions": versions(),
-        "platform": platform.platform(),
-        **record,
-    }
-    _write_json(path, config)
 
 
 def _options(settings: RunSettings) -> dict[str, Any]:
@@ -387,7 +371,3 @@ def _from_anywhere(options: dict[str, Any]) -> dict[str, Any]:
     paths = {"data": is_path(options["data"]), "preset": options["preset"].endswith(".toml")}
     paths["data_root"] = options["data_root"] is not None
     return {**options, **{name: str(Path(options[name]).resolve()) for name, given in paths.items() if given}}
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -238,10 +238,10 @@ class SparseCHMM(LabelModel):
         """Posterior marginals of each document's labels, ``(T, L)`` each; rows sum to 1."""
         return list(marginals(self._fitted(), self._pack(self._aligned(corpus), training=False)))
 
-    def label(self, corpus: Corpus) -> tuple[NDArray[np.int16], list[NDArray[np.float32]]]:
-        """What :meth:`predict_ids` and :meth:`predict_proba` give, from vectors that are read once."""
+    def label(self, corpus: Corpus) -> tuple[NDArray[np.int16], Iterator[NDArray[np.float32]]]:
+        """What :meth:`predict_ids` and :meth:`predict_proba` give, the latter a document after the other."""
         packed = self._pack(self._aligned(corpus), training=False)
-        return decoded_ids(self._fitted(), packed), list(marginals(self._fitted(), packed))
+        return decoded_ids(self._fitted(), packed), marginals(self._fitted(), packed)
 
     def stage_scores(self, corpus: Corpus) -> dict[int, Score]:
         """Strict scores on gold labels after each stage; only after :meth:`fit`.

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 import pyro_chmm
 from pyro_chmm.data.datasets import SPLITS
-from pyro_chmm.label_models import runs
+from pyro_chmm.label_models import run_record, runs
 
 from .conftest import SHORT, documents, invoke, succeeded, write_jsonl
 
@@ -131,7 +131,7 @@ def test_config_repeats_the_run(demo_run: tuple[Path, Result]) -> None:
     assert run["data"]["splits"]["test"] == {
         "documents": corpus.num_documents,
         "tokens": corpus.num_tokens,
-        "sha256": runs.corpus_hash(corpus),
+        "sha256": run_record.corpus_hash(corpus),
     }
 
 

@@ -72,8 +72,8 @@ def test_the_hash_sees_all_that_a_model_sees() -> None:
         replace(corpus, weak_labels=corpus.weak_labels * 0),
         replace(corpus, gold=MajorityVote().predict_ids(corpus) * 0),
     ]
-    assert len({runs.corpus_hash(other) for other in changed}) == len(changed)
-    assert runs.corpus_hash(corpus) == runs.corpus_hash(small_corpus())
+    assert len({run_record.corpus_hash(other) for other in changed}) == len(changed)
+    assert run_record.corpus_hash(corpus) == run_record.corpus_hash(small_corpus())
 
 
 def test_splits_that_are_missing_or_not_chosen(data: Path, tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_another_run_is_refused_before_any_work(data: Path, tmp_path: Path) -> N
 
 
 def test_history_leaves_missing_values_empty(tmp_path: Path) -> None:
-    record = dict.fromkeys(runs.HISTORY_COLUMNS, 0.1) | {"stage": 1, "epoch": 2, "valid_f1": None}
-    runs.write_history([SimpleNamespace(**record)], tmp_path / "history.csv")
+    record = dict.fromkeys(run_record.HISTORY_COLUMNS, 0.1) | {"stage": 1, "epoch": 2, "valid_f1": None}
+    run_record.write_history([SimpleNamespace(**record)], tmp_path / "history.csv")
     header, row = (tmp_path / "history.csv").read_text().splitlines()
-    assert header.split(",") == list(runs.HISTORY_COLUMNS)
+    assert header.split(",") == list(run_record.HISTORY_COLUMNS)
     assert row == "1,2,0.1,0.1,0.1,0.1,,0.1,0.1,0.1"
 
 

@@ -19,7 +19,7 @@ A first line without tokens or text may declare what the documents do not show: 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -131,26 +131,27 @@ def write_predictions(
     path: Path,
     corpus: Corpus,
     label_ids: NDArray[np.integer],
-    posteriors: Sequence[NDArray[np.floating]] | None = None,
+    posteriors: Iterable[NDArray[np.floating]] | None = None,
 ) -> None:
     """Write tokens, labels and posteriors, one document a line, in one step: all of it or nothing.
 
     :param label_ids: (N,) predicted labels.
-    :param posteriors: for each document (T, L) probabilities.
+    :param posteriors: for each document (T, L) probabilities; one is asked for at a time.
     :raises DataError: if a shape does not fit, or the file cannot be written.
     """
     if np.shape(label_ids) != (corpus.num_tokens,):
         raise DataError(f"There are labels of shape {np.shape(label_ids)} for {corpus.num_tokens} tokens.")
-    if posteriors is not None and len(posteriors) != corpus.num_documents:
-        raise DataError(f"There are {len(posteriors)} posteriors for {corpus.num_documents} documents.")
-    names = [corpus.label_set.name(id) for id in label_ids.tolist()]
+    found = None if posteriors is None else iter(posteriors)
 
     def lines() -> Iterator[str]:
         for number in range(corpus.num_documents):
             document = _document(corpus, number)
-            document["labels"] = names[corpus.document_slice(number)]
-            if posteriors is not None:
-                document["posterior"] = _posterior(corpus, number, posteriors[number])
+            document["labels"] = [corpus.label_set.name(id) for id in label_ids[corpus.document_slice(number)].tolist()]
+            if found is not None:
+                posterior = next(found, None)
+                if posterior is None:
+                    raise DataError(f"There are {number} posteriors for {corpus.num_documents} documents.")
+                document["posterior"] = _posterior(corpus, number, posterior)
             yield json_text(document)
 
     write_lines(path, lines())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,16 +135,18 @@ def has_content(path: Path) -> bool:
     return any((path / name).is_file() for name in ("dataset_info.json", "dataset_dict.json"))
 
 
-def write_labels(path: Path, corpus: Corpus, ids: NDArray[np.integer], posteriors: Posteriors, form: Format) -> None:
+def write_labels(
+    path: Path, corpus: Corpus, ids: NDArray[np.integer], posteriors: Iterable[NDArray[np.floating]], form: Format
+) -> None:
     """Write tokens, labels found and their posterior, in one step: the labels are where a corpus has its gold ones.
 
     :param ids: (N,) labels.
-    :param posteriors: for each document (T, L) probabilities.
+    :param posteriors: for each document (T, L) probabilities; JSON lines are written as they come.
     """
     if form.name == "jsonl":
         jsonl.write_predictions(path, corpus, ids, posteriors)
         return
-    form.write(path, labelled(corpus, ids), posteriors)
+    form.write(path, labelled(corpus, ids), list(posteriors))
 
 
 def labelled(corpus: Corpus, ids: NDArray[np.integer]) -> Corpus:
